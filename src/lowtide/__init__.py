@@ -130,7 +130,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name when it is first used, so that `import lowtide` costs next to nothing."""
+    """Load a public name on first use, so that `import lowtide` costs next to nothing."""
     if name in (
         "errors",
         "onnx",

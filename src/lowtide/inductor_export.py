@@ -1,4 +1,4 @@
-"""Public names for exports of Inductor: `read`, `apply`, `save`, `Export`, and the model."""
+"""The public names for exports of Inductor."""
 
 from collections.abc import Mapping
 from pathlib import Path

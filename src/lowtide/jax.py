@@ -1,4 +1,4 @@
-"""The public JAX names: `fit`, `explain`, `read`, `apply`, `measure`, and their result types."""
+"""The public names for JAX."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Public names for Mesh-TensorFlow: `minimize_peak_memory`, `plan`, memory contents, and the model."""
+"""The public names for Mesh-TensorFlow."""
 
 from collections.abc import Mapping
 from typing import Any

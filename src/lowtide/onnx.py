@@ -1,4 +1,4 @@
-"""The public ONNX names: `OnnxModel`, `Session`, `Pool`, `read`, `apply`, `save`, `measure` and more."""
+"""The public names for ONNX."""
 
 from collections.abc import Mapping
 from pathlib import Path

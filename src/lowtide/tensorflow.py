@@ -1,4 +1,4 @@
-"""The public TensorFlow names: `TensorflowModel`, `optimize`, `training_step`, and graphs without TensorFlow."""
+"""The public names for TensorFlow."""
 
 from collections.abc import Mapping
 from pathlib import Path

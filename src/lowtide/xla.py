@@ -1,4 +1,4 @@
-"""The public XLA names: `read`, `apply`, `save`, `schedule`, `HloModule`, and their result types."""
+"""The public names for XLA."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`fits`: whether a program fits a device, and for training steps at which batch size or sequence length."""
+"""`fits`: whether a program fits a device, and at which batch size or sequence length."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,24 +30,22 @@ from lowtide.reporting.fitting import DeviceFit, code_of_host, fit_device, ladde
 from lowtide.reporting.fitting_sizes import LEVELS, Axis, FitTable, Level, SizeFit
 
 _WIDTH = 80
-"""Columns of a page."""
 _INDENT = 4 * " "
 _KINDS_OF_BATCH = {"*batch": "a tuple of inputs", "**batch": "a dict of inputs by name", "batch": "a tensor"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeOptions:
-    """What is fixed and what varies in the table of a training step; raises UsageError for unknown names."""
+    """Sizes and settings of a training step's table; raises UsageError for unknown names."""
 
     batch: int | None = None
     sequence: int | None = None
     largest: Axis | None = None
-    """The size that varies and whose largest value is searched; None varies the batch without a search."""
+    """The varied size, whose largest value is searched; None varies the batch without a search."""
     optimizer: OptimizerName | None = None
     precision: PrecisionName | None = None
 
     def __post_init__(self) -> None:
-        """Check names and sizes."""
         named = (("optimizer", OptimizerName), ("precision", PrecisionName), ("largest", Axis))
         for name, kind in named:
             if getattr(self, name) is not None and getattr(self, name) not in get_args(kind):
@@ -70,10 +68,10 @@ def fit_program(
     report: Report,
     allow: Techniques | None = None,
 ) -> DeviceFit | FitTable:
-    """Return whether a program fits a device: a table of sizes for a PyTorch training step, one fit for others.
+    """Return a table of sizes for a PyTorch training step, one fit for another program.
 
-    `allow` has the techniques to try, by default all, see `ladder_for`. Raises UsageError for an unknown device or
-    options that the program does not have, and the errors of reading it.
+    `allow` restricts the techniques, see `ladder_for`. Raises UsageError for an unknown device or options that the
+    program does not have, and the errors of `open_model`.
     """
     target = target_of(device)
     recipe = recipe_of(source)
@@ -100,7 +98,6 @@ def _table(
     report: Report,
     allow: Techniques | None,
 ) -> FitTable | None:
-    """Return the table of a training step, or None for a program of another framework."""
     from lowtide.frameworks.torch.absent_device.process import DeviceProcess
 
     process = DeviceProcess()
@@ -162,7 +159,7 @@ def _settings_in_words(step: Step, axis: Axis) -> str:
 
 
 def _code(captures: Captures, search: SizeSearch, rows: Sequence[SizeFit], largest: Mapping[Level, int]) -> list[str]:
-    """Return the code of the largest size that fits, without offload if possible; empty if none fits."""
+    """Return the code of the largest size that fits, without offload if possible."""
     sizes: dict[Level, int] = {row.level: row.size for row in rows if row.level is not None}
     sizes.update(largest)
     if not sizes:
@@ -175,7 +172,7 @@ def _code(captures: Captures, search: SizeSearch, rows: Sequence[SizeFit], large
 
 
 def _used(search: SizeSearch, rows: Sequence[SizeFit], size: int, level: Level) -> Techniques:
-    """Return the techniques with which a size fits: those of its best plan if it is a row or has state on the host."""
+    """Return a size's techniques: those of its best plan if it is a row or has state on the host."""
     row = next((row for row in rows if row.size == size and row.level == level), None)
     if row is None and level != "offload":
         return search.techniques(size, level) or frozenset()
@@ -185,7 +182,6 @@ def _used(search: SizeSearch, rows: Sequence[SizeFit], size: int, level: Level) 
 
 
 def _next_code(step: Step, techniques: Techniques) -> list[str]:
-    """Return lines of Python that run a step in the memory that is free on the device."""
     named = techniques if step.parts else techniques - {ROUNDING}  # Inductor computes in chunks without it
     allow = listed_in_code(named | default_techniques("fit"))
     is_default = named <= default_techniques("fit")
@@ -204,7 +200,6 @@ def _next_code(step: Step, techniques: Techniques) -> list[str]:
 
 
 def _next_call(step: Step, techniques: Techniques, device_bytes: int, host: Host) -> list[str]:
-    """Return lines of Python that call a function with parameters or values on the host."""
     allow = listed_in_code(techniques - {ROUNDING})
     inputs = step.call.removeprefix("**")
     options = [f'budget="{device_bytes} B"', f"allow=({allow})", "host=host"]
@@ -221,7 +216,6 @@ def _next_call(step: Step, techniques: Techniques, device_bytes: int, host: Host
 
 
 def _in_function(step: Step, lines: Sequence[str], result: str) -> list[str]:
-    """Return a function of the user's objects with some lines, and comments that call it."""
     return [
         "import lowtide, torch",
         "",
@@ -234,7 +228,6 @@ def _in_function(step: Step, lines: Sequence[str], result: str) -> list[str]:
 
 
 def _call(function: str, arguments: Sequence[str], width: int) -> list[str]:
-    """Return the lines of a call, none wider than `width` if its arguments allow it."""
     together = ", ".join(arguments)
     if len(f"{function}({together})") <= width:
         return [f"{function}({together})"]

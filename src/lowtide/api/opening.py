@@ -46,14 +46,14 @@ def open_model(
       GraphModule, captured program, or a tuple (function or module, example inputs)
     - an open model
 
-    With `device`, a PyTorch training step is lowered to the kernels of an absent CUDA device: the name of a callable,
-    or (function, module or `TrainingStep`, example inputs). See docs/absent_devices.md.
+    `device` lowers a PyTorch training step, given as the name of a callable or (function, module or `TrainingStep`,
+    example inputs), to the kernels of an absent CUDA device (docs/absent_devices.md).
 
-    `dims` maps names of dynamic dimensions to sizes. With `host`, plans may offload buffers. A file runs code only with
-    `trust`; a .pt2 that needs it is refused otherwise. Naming a callable runs its module (docs/trust.md). `output` is
-    the path of the planned program or plan.
+    `dims` maps dynamic dimensions to sizes. With `host`, plans may offload buffers. A file runs code only with `trust`;
+    a .pt2 that needs it is refused otherwise. Naming a callable runs its module (docs/trust.md). `output` is the path
+    of the planned program or plan.
 
-    Before reading, raises UsageError for an unknown kind of source or an output that cannot hold its program. Raises
+    Raises UsageError, before reading, for an unknown kind of source or an output that cannot hold its program, and
     InputError or a subclass if the source cannot be read.
     """
     given = cast("object", dims)
@@ -73,7 +73,6 @@ def open_model(
 
 
 def _on_device(source: Any, device: str, bound: Mapping[str, int], host: Host | None) -> Model:
-    """Lower a program for an absent device; an open model of one is returned as is."""
     require("torch")
     from lowtide.frameworks.torch.absent_device.model import DeviceModel
 
@@ -104,24 +103,19 @@ def _open(source: Any, bound: Mapping[str, int], trust: bool, output: Path | Non
 
 
 def check_output(path: Path, model: Model | None = None) -> None:
-    """Raise UsageError unless a plan or, with a model, the planned program can be written here.
-
-    Call it before planning, so that no planning time is lost.
-    """
+    """Raise UsageError unless a plan or the model's program can be written here; call it before planning."""
     written = [each for each in FRAMEWORKS if path.name.endswith(each.file_endings)] if model else []
     _check_ending(path, model.file_endings if model else (), _only_written(written[0]) if written else "")
     check_writable(path)
 
 
 def _check_ending(path: Path | None, of_programs: Iterable[str], note: str = "") -> None:
-    """Raise UsageError unless a path has the ending of a plan file or program; `note` explains the latter."""
     endings = (*PLAN_FILES, *of_programs)
     if path is not None and not path.name.endswith(endings):
         raise UsageError(f"cannot write to {path.name!r}{note}; give a name that ends in {', '.join(endings)}")
 
 
 def _only_written(framework: Framework) -> str:
-    """Describe which programs of a framework can be saved; empty for all."""
     only, note = framework.writes_only, framework.writes_only_with
     return f": only an {' or '.join(only)} {note}can be saved as {', '.join(framework.writes)}" if only else ""
 
@@ -135,8 +129,8 @@ def check_annotated(model: Model, path: Path | None) -> None:
 def save_applied(model: Model, plan: Plan, path: Path, *, annotate: bool = False) -> None:
     """Write the planned program or, for the ending .plan.json[.gz], the plan.
 
-    With `annotate`, see `check_annotated`, node metadata describes the plan. Raises UnsupportedError if the framework
-    has no program files, UsageError if the file cannot be written.
+    With `annotate`, node metadata describes the plan. Raises UnsupportedError if the framework has no program files,
+    UsageError if the file cannot be written.
     """
     if path.name.endswith(PLAN_FILES):
         form = model.form_of(plan)

@@ -37,12 +37,11 @@ class Job:
     """Path of the planned program, or of the plan (.plan.json[.gz])."""
     measure: bool = False
     level: str | None = None
-    """Level of the runtime's own optimizations to plan on top of, if it has levels."""
+    """Level of the runtime's optimizations to plan on top of."""
     for_this_machine: bool = False
     """Whether to plan on top of all runtime optimizations, even for one kind of processor."""
     target: Target = "any-runtime"
     annotate: bool = False
-    """Whether the written program has the plan's notes on nodes."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -58,7 +57,7 @@ class Optimized:
     runtime: RuntimeReport | None
     """Peaks in the runtime's own order; None if programs run in plan order."""
     kept: str | None
-    """Why the program was written without the plan, in one sentence; None if it follows the plan."""
+    """Why the program was written without the plan; None if it follows the plan."""
     offer: NextTechnique | None
     """A plan with recomputation that lowers the peak further, or fits a missed budget."""
 
@@ -101,9 +100,8 @@ def optimize_model(
 ) -> Optimized:
     """Plan a program, write the planned program, and measure both, as the job asks.
 
-    `warn` receives one line if the runtime cannot optimize the program. Raises UsageError for an unusable level or
-    output, UnsupportedError if it cannot be measured, WriteError if the output cannot be written, and the errors of
-    planning and applying.
+    `warn` receives lines on the runtime's optimization. Raises UsageError for an unusable level or output,
+    UnsupportedError if it cannot be measured, WriteError, and the errors of planning and applying.
     """
     report = progress or current_report()
     if job.measure:
@@ -145,8 +143,8 @@ def optimize_model(
 def plan_kept_beside(output: Path | None) -> Generator[Keep]:
     """Yield a function that writes the best plan found to `NAME.so-far.plan.json` next to an output.
 
-    Without an output it writes nothing. The file is removed once the result is written; after an error or interrupt it
-    stays. If it cannot be written, the search continues.
+    The file is removed once the result is written, and stays after an error or interrupt. If it cannot be written, the
+    search continues.
     """
     path = None
     if output is not None:
@@ -206,11 +204,7 @@ def runtime_outlook(model: Model, best: Plan) -> RuntimeOutlook | None:
 
 
 def _as_it_runs(model: Model, job: Job, report: Report, warn: Callable[[str], None]) -> Model:
-    """Return the program with its runtime's optimizations if it is written.
-
-    A program that the runtime does not load is planned as given, with a warning, unless the job names a level. Another
-    warning names a faster form for this machine.
-    """
+    """Return the program with its runtime's optimizations if it is written."""
     is_written = job.output is not None and job.output.name.endswith(model.file_endings)
     asked = "--for-this-machine" if job.for_this_machine else None if job.level is None else "--level"
     if not model.is_reordered_by_runtime:
@@ -249,7 +243,6 @@ def check_order(model: Model, result: Result, job: Job) -> None:
 
 
 def _rescued(result: Result, folder: Path) -> Path:
-    """Write the plan to a folder when the program could not be written; return the file."""
     path = folder / "rescued.plan.json"
     write_plan_file(result.plan, path, result.graph)
     return path

@@ -36,7 +36,7 @@ class FitOptions(SourceOptions, total=False):
     """How a program is planned for a device; `PlanSettings` describes options and defaults."""
 
     allow: Iterable[str] | None
-    """The techniques. The default depends on the verb."""
+    """The default depends on the verb."""
     in_place: bool
     costs: str | Prices
     effort: EffortName
@@ -44,7 +44,7 @@ class FitOptions(SourceOptions, total=False):
 
 
 class PlanOptions(FitOptions, ReadOptions, total=False):
-    """How a program is read and planned. By default, "reorder" and "share" are used, with a budget also "recompute"."""
+    """How a program is read and planned."""
 
     budget: GivenBudget
     transient: bool
@@ -77,7 +77,6 @@ def check_options(verb: str, options: Mapping[str, Any], kind: type) -> None:
 def opened(
     program: Any, inputs: tuple[Any, ...], options: ReadOptions | PlanOptions, output: Path | None = None
 ) -> Model:
-    """Open a program, possibly followed by example inputs."""
     source = with_inputs(program, inputs)
     dims, host, trust = options.get("dims"), options.get("host"), options.get("trust", False)
     return open_model(source, dims, host, trust=trust, output=output, device=options.get("device"))

@@ -1,4 +1,4 @@
-"""Output files: check that they do not collide, and write results without losing them."""
+"""Check output files, and write results without losing them."""
 
 import tempfile
 from collections.abc import Callable, Mapping
@@ -23,9 +23,9 @@ def check_separate(inputs: Files, outputs: Files, *, force: bool) -> None:
 
 
 def save(path: Path, write: Callable[[Path], None], rescue: Callable[[Path], Path] | None = None) -> None:
-    """Write a result. If that fails, write it to a new temporary folder, named in the WriteError.
+    """Write a result; if that fails, write it to a new temporary folder, named in the WriteError.
 
-    `rescue`, if given, writes to that folder instead, and returns the file.
+    `rescue` then writes to that folder instead, and returns the file.
     """
     try:
         write_completely(lambda: write(path))

@@ -1,4 +1,4 @@
-"""Graphs of a training step at any size: captured, or computed from three captures."""
+"""Graphs of a training step at any size, captured or computed."""
 
 from collections.abc import Callable
 
@@ -13,22 +13,22 @@ from lowtide.frameworks.training_steps import Step
 
 Capture = Callable[[int], Step]
 CaptureInChunks = Callable[[int, FormName], Graph | None]
-"""Captures a form in chunks of a size, equal up to rounding; None if impossible."""
+"""Captures a form in chunks of a size; None if impossible."""
 
 
 def no_chunks(_size: int, _form: FormName) -> None:
-    """Return None: the program has no forms in chunks."""
+    """Return no form in chunks."""
 
 
 def no_forms(_form: FormName) -> None:
-    """Return None: the step has no forms in chunks."""
+    """Return no form in chunks."""
 
 
 class Captures:
     """The graphs of a training step by size.
 
-    The first sizes are captured. From three captures of the same structure, graphs of other sizes are computed, in
-    milliseconds. `is_right` also captures such a size. Forms in chunks are always captured.
+    From three captures of the same structure, graphs of other sizes are computed, in milliseconds. Forms in chunks are
+    always captured.
     """
 
     def __init__(
@@ -41,13 +41,11 @@ class Captures:
         self._computes = True
 
     def step(self, size: int) -> Step:
-        """Return the captured step of a size."""
         if size not in self._steps:
             self._steps[size] = self._capture(size)
         return self._steps[size]
 
     def graph(self, size: int) -> Graph:
-        """Return the graph of a size, captured or computed."""
         computed = self._computed(size) if size not in self._steps else None
         if computed is not None:
             return computed
@@ -58,11 +56,9 @@ class Captures:
 
     @property
     def moves_parameters(self) -> bool:
-        """Whether parameters of the captured steps can live on the host."""
         return all(step.moves_parameters for step in self._steps.values())
 
     def graph_in_chunks(self, size: int, form: FormName) -> Graph | None:
-        """Return the captured graph of a form in chunks, if any."""
         key = (size, form)
         if key not in self._forms:
             self._forms[key] = self._in_chunks(size, form)
@@ -112,11 +108,9 @@ class SizedStep(GraphModel):
 
     @property
     def has_rounded_forms(self) -> bool:
-        """Whether it has forms in chunks, which sum in another order."""
         return self._in_chunks is not no_forms
 
     def without_chunks(self) -> "SizedStep":
-        """Return the step without its forms in chunks."""
         return self._copied(no_forms, self._share, self._place)
 
     def make_form(self, name: FormName, *, exact: bool) -> Form | None:
@@ -125,10 +119,7 @@ class SizedStep(GraphModel):
         return None if graph is None else Form(name, self._placed(graph) or self._hosted(graph), is_exact=False)
 
     def with_state_on_host(self, share: int, place: UpdatePlace = "device") -> "SizedStep | None":
-        """Return the step with `share` eighths of its state on its host, updated at a place; above `ALL` of parameters.
-
-        Returns None without a host link, or such buffers or updates.
-        """
+        """Return the step with state on its host; None without a host link, or such buffers or updates."""
         key = (share, place)
         if share > ALL and not self._moves_parameters:
             return None
@@ -144,7 +135,6 @@ class SizedStep(GraphModel):
         return graph if self._host is None else self._host.added_to(graph)
 
     def _placed(self, graph: Graph) -> Graph | None:
-        """Return a graph with its state on the host; None without host, share, state or update there."""
         if self._host is None or not self._share:
             return None
         return state_on_host(self._hosted(graph), self._share / ALL, self._host, self._place)

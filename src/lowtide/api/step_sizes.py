@@ -1,4 +1,4 @@
-"""The table of `fits` for a training step: sizes, the techniques with which each fits, and the largest ones."""
+"""The table of `fits` for a training step, and its largest sizes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,9 +21,8 @@ _MOST_ROWS = 12
 _TOKENS = 64
 """The step of sequence lengths."""
 _SEARCHED: tuple[Level, ...] = ("unchanged", "recompute", "chunks", "offload")
-"""Levels whose largest size is searched."""
 _STEPS: Mapping[Level, int] = {"chunks": 8, "offload": 4}
-"""Near the limit, plans with chunks or offload take long, so they are searched in steps of a part of the size."""
+"""These plans take long near the limit, so they are searched in steps of a part of the size."""
 
 
 _NOT_TRIED: Techniques = frozenset()
@@ -40,7 +39,6 @@ class SizeSearch:
         report: Report,
         allow: Techniques | None = None,
     ) -> None:
-        """Search with the techniques in `allow`, see `ladder_for`."""
         self._captures, self.target, self.settings, self._report = captures, target, settings, report
         self._allow = allow
         self._steps: dict[int, SizedStep] = {}
@@ -67,7 +65,7 @@ class SizeSearch:
         return rows
 
     def fit(self, size: int, level: Level | None = None) -> SizeFit:
-        """Return the fit of a size with the techniques of a level, by default the first level with which it fits."""
+        """Return the fit of a size with a level's techniques, by default the first level with which it fits."""
         key = (size, level)
         if key not in self._fits:
             step = self._step(size)
@@ -85,7 +83,7 @@ class SizeSearch:
         return self._fits[key]
 
     def _planned(self, step: SizedStep, settings: PlanSettings, progress: Report | None) -> Result:
-        """Return the best plan of a step. With offload, the search for it is long, and begins only if a plan fits."""
+        """Return the best plan; its long search with offload begins only if a plan fits."""
         if "offload" in settings.techniques:
             found = first_fit(step, settings, progress)
             if found.missed is not None:
@@ -108,7 +106,7 @@ class SizeSearch:
         return [rung for rung in ladder if level in (None, level_of(rung, in_chunks=ROUNDING in rung))]
 
     def largest(self, rows: Sequence[SizeFit], unit: int) -> dict[Level, int]:
-        """Return the largest multiple of a unit found with techniques up to each level, between the sizes of rows."""
+        """Return the largest multiple of a unit found per level, between the sizes of rows."""
         found: dict[Level, int] = {}
         for level in _SEARCHED:
             fitting = [row.size for row in rows if row.level in LEVELS[: LEVELS.index(level) + 1]]
@@ -123,7 +121,6 @@ class SizeSearch:
         return found
 
     def _between(self, fits: int, misses: int, unit: int, level: Level) -> int:
-        """Return the largest multiple of a unit found from a size that fits to one that does not, by bisection."""
         while misses - fits > unit:
             middle = max((fits + misses) // 2 // unit * unit, fits + unit)
             if middle >= misses:
@@ -133,7 +130,6 @@ class SizeSearch:
         return fits
 
     def _fits_within(self, size: int, level: Level) -> bool:
-        """Return whether a size fits with techniques up to a level."""
         if level != "unchanged":
             return self.techniques(size, level) is not None
         graph = self._captures.graph(size)
@@ -142,7 +138,7 @@ class SizeSearch:
         return int(peak) + graph.persistent_bytes()[space] <= self.target.usable_bytes
 
     def techniques(self, size: int, level: Level) -> Techniques | None:
-        """Return the techniques of a level with which a size fits, without rounding if bits are equal; None if none do.
+        """Return a level's techniques with which a size fits, without rounding if bits are equal; or None.
 
         The search ends at the first plan that fits.
         """
@@ -159,7 +155,7 @@ class SizeSearch:
 
 
 def sizes_of(axis: Axis, own: int, longest: int | None) -> tuple[list[int], int]:
-    """Return the sizes of a table, that of the program included, and the step between the sizes of a search."""
+    """Return the sizes of a table, including the program's, and the step between sizes of a search."""
     if axis == "batch":
         return sorted({2**power for power in range(_MOST_ROWS)} | {own}), 1
     unit = _TOKENS if longest is None or longest >= 2 * _TOKENS else 1

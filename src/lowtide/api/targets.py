@@ -9,7 +9,7 @@ from lowtide.core.units import format_bytes, given_bytes, is_meant_as_size
 from lowtide.engine.costs import Device, device_key, device_named, devices, is_device, unknown_device
 
 _KERNELS = "a100-80"
-"""The device that gives kernels and speed for a GPU given by size."""
+"""Its kernels and speed are used for a GPU given by size."""
 MPS = "mps"
 
 
@@ -24,7 +24,7 @@ class Target:
 
 
 def target_of(given: str | int) -> Target:
-    """Return the device that a user named. Raises UsageError for an unknown name or a size without unit."""
+    """Return the device that a user named; raises UsageError for an unknown name or a size without unit."""
     name = str(given).strip()
     if name.lower().partition(":")[0] == MPS:
         return _mac(name)
@@ -45,7 +45,6 @@ def target_of(given: str | int) -> Target:
 
 
 def _mac(name: str) -> Target:
-    """Return a Mac's GPU, with its memory given as in mps:24GiB, or this machine's."""
     _, colon, size = name.partition(":")
     memory = given_bytes(size) if colon else _memory_of_this_mac()
     if memory is None:

@@ -12,7 +12,7 @@ from lowtide.frameworks.table import framework_of, framework_of_file
 from lowtide.frameworks.training_steps import STEP_AND_BATCH, Recipe
 
 _LARGEST_CONFIG = 2**20
-"""Bytes of the largest JSON file that is taken for a configuration."""
+"""In bytes."""
 _WEIGHTS = (".pt", ".pth", ".bin", ".safetensors", ".ckpt", ".gguf", ".npz", ".h5")
 _INSTEAD = "give its config.json, or train.py:function that returns (lowtide.torch.TrainingStep, batch)"
 _IN_A_NOTEBOOK = (
@@ -27,7 +27,7 @@ _CONFIG = "config.json"
 def recipe_of(source: Any) -> Recipe | None:
     """Return how to build the training step that a source names; None for a program read as is.
 
-    Raises UsageError for weights, a state dict, a URL, a notebook, a script without function, or an unknown name.
+    Raises UsageError for weights, a state dict, a URL, a notebook, or a script without function.
     """
     refuse_state_dict(source)
     if isinstance(source, str | Path):
@@ -59,7 +59,7 @@ def _named(name: str) -> Recipe | None:
 
 
 def refuse_file(name: str, call: str, instead: str) -> None:
-    """Raise UsageError for common mistakes. `call` is for notebooks, `instead` says what else to give."""
+    """Raise UsageError for common mistakes, with `call` in the message for notebooks, `instead` in others."""
     suffix = Path(name).suffix.lower()
     if "://" in name:
         raise UsageError(f"{name!r} is a URL; download the model, then {instead}")
@@ -93,7 +93,6 @@ def _sent(source: tuple[Any, ...]) -> Recipe | None:
 
 
 def _of_torch(value: Any) -> bool:
-    """Return whether a value is, or contains, a tensor, module or step of PyTorch."""
     if isinstance(value, Mapping):
         return any(map(_of_torch, cast("Mapping[Any, Any]", value).values()))
     if isinstance(value, tuple | list):
@@ -111,7 +110,7 @@ def refuse_state_dict(source: Any) -> None:
 
 
 def with_inputs(program: Any, inputs: tuple[Any, ...]) -> Any:
-    """Return a program and its example inputs as one source. A module or step takes a batch that is a tuple apart."""
+    """Return a program and its inputs as one source; for a module or step, a tuple as batch is taken apart."""
     is_batch = len(inputs) == 1 and isinstance(inputs[0], tuple)
     if is_batch and (_is_module(program) or type(program).__name__ == "TrainingStep"):
         return program, inputs[0]

@@ -166,16 +166,16 @@ def fits(
 ) -> DeviceFit | FitTable:
     """Return whether a program fits a device, unmodified or with the cheapest techniques that suffice.
 
-    `device` is the size of its usable memory ("24 GiB"), a device name ("h100"), of whose memory the CUDA context is
-    subtracted, or "mps". Techniques are tried in order: "reorder" and "share", "recompute", "rounding" for chunks of
-    PyTorch programs, and "offload" with a host. `allow` restricts them; with "rounding", chunks are used where they
-    cost less than recomputation.
+    `device` is the size of its usable memory ("24 GiB"), a name ("h100"; the CUDA context is subtracted), or "mps".
+    Techniques are tried in order: "reorder" and "share", "recompute", "rounding" for chunks of PyTorch programs, and
+    "offload" with a host. `allow` restricts them; with "rounding", chunks are used where they cost less than
+    recomputation.
 
     For a PyTorch training step, the result is a table by batch size, for eager PyTorch. The step is (`TrainingStep` or
-    model, batch), "train.py:function" that returns one, a `config.json`, a folder with one, the id of a model in the
-    local cache of Hugging Face, or a name of timm. It is captured without weights. `batch` fixes the batch size;
-    `largest` ("batch" or "sequence") finds the largest size. `sequence` is the tokens per row. `optimizer` is "adamw",
-    "adam", "sgd" or "adafactor", `precision` "float32", "bfloat16", "float16" or "amp".
+    model, batch), "train.py:function" that returns one, a `config.json` or its folder, the id of a model in the local
+    cache of Hugging Face, or a name of timm. It is captured without weights. `batch` fixes the batch size; `largest`
+    ("batch" or "sequence") finds the largest size. `sequence` is the tokens per row. `optimizer` is "adamw", "adam",
+    "sgd" or "adafactor", `precision` "float32", "bfloat16", "float16" or "amp".
     """
     check_options("fits", options, FitOptions)
     source = with_inputs(program, inputs)
@@ -214,8 +214,8 @@ def compare(
 def frontier(program: Any, *inputs: Any, **options: Unpack[PlanOptions]) -> Frontier:
     """Plan a program for seven budgets, from the least peak of an order down to the floor.
 
-    Each is planned as by `plan` with recomputation, and verified. Plans that another one matches or beats in peak and
-    extra cost are left out. Raises UsageError for a budget, a scheduler or `transient`.
+    Plans use recomputation and are verified. Those that another one matches or beats in peak and extra cost are left
+    out. Raises UsageError for a budget, a scheduler or `transient`.
     """
     check_options("frontier", options, PlanOptions)
     if options.get("budget") is not None or options.get("scheduler") is not None or options.get("transient"):
@@ -262,7 +262,6 @@ def diff(before: Any, after: Any, **options: Unpack[ReadOptions]) -> ProgramDiff
 
 
 def is_plan_file(source: Any) -> bool:
-    """Return whether a source is the name of a plan file."""
     return isinstance(source, str | Path) and str(source).endswith(PLAN_FILES)
 
 
@@ -288,11 +287,10 @@ def save_plan(plan: Plan, path: str | Path, program: Any, **options: Unpack[Read
 
 
 def load_plan(path: str | Path, program: Any, *, over_budget: bool = False, **options: Unpack[ReadOptions]) -> Plan:
-    """Read a plan file that was written for a program and verify it for this program.
+    """Read a plan file that was written for a program and verify it.
 
-    `lowtide.apply(plan, program)` applies it. Raises FingerprintError for a plan of another program or host,
-    VerificationError for a wrong plan and, unless `over_budget`, one marked infeasible, InputError and subclasses for
-    an unreadable file.
+    Raises FingerprintError for a plan of another program or host, VerificationError for a wrong plan and, unless
+    `over_budget`, one marked infeasible, InputError and subclasses for an unreadable file.
     """
     check_options("load_plan", options, ReadOptions)
     return read_plan(path_of(path), opened(program, (), options), over_budget=over_budget)[1]

@@ -37,7 +37,7 @@ __all__ = [
 
 
 def read(net: NetSource, dims: Mapping[str, int] | None = None, *, shapes: Known | None = None) -> Graph:
-    """Return the graph of a NetDef; `dims`, `shapes` and the errors are those of `Caffe2Model`."""
+    """Return the graph of a NetDef; see `Caffe2Model` for `dims`, `shapes` and errors."""
     return Caffe2Model(net, dims, shapes=shapes).graph
 
 

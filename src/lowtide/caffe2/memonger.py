@@ -1,4 +1,4 @@
-"""Caffe2's memonger under its own names: nets whose blobs share storage, orders, slots, checks and figures.
+"""Caffe2's memonger under its own names.
 
 Arguments and results are those of `caffe2.python.memonger`. Nets are NetDefs of lowtide or of caffe2_pb2. Each function
 names its differences from the original; docs/caffe2.md lists them.

@@ -106,7 +106,6 @@ def command(
 
 
 def _from_project(path: Path) -> list[_Check]:
-    """Return the checks of a pyproject.toml; raises UsageError and MalformedInputError."""
     if not path.is_file():
         raise UsageError(f"no MODEL given and no {path} found; give a model and its limits")
     try:

@@ -71,7 +71,6 @@ def cli() -> None:
 
 
 def run() -> int:
-    """Run the command line and return its exit code."""
     stdout: Any = sys.stdout
     if isinstance(stdout, TextIOWrapper):
         stdout.reconfigure(errors="backslashreplace")  # names from files may not be printable on this terminal

@@ -83,7 +83,7 @@ def command(
 
 
 def _show_table(table: FitTable, *, as_json: bool) -> int:
-    """Print a table and the code to use next, which is never wrapped; return the exit code."""
+    """Print a table and the code to use next, which is never wrapped."""
     if as_json:
         print_json("fits_sizes", table.to_json())
     else:

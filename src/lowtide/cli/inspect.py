@@ -1,4 +1,4 @@
-"""`lowtide inspect`: show the peak, the lower bound, the tensors at the peak, and what is not modeled."""
+"""`lowtide inspect`: show the peak, its lower bound and the tensors at it."""
 
 import click
 

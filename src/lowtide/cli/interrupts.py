@@ -15,15 +15,14 @@ _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP
 _CODE_OF_SIGNALS = 128
 _SOON_SECONDS = 0.01
 _received: list[int] = [signal.SIGINT]
-"""The last signal received."""
 
 
 @contextmanager
 def handling_interrupts() -> Generator[None]:
     """Handle SIGINT, SIGTERM and SIGHUP, except signals that the caller ignores, as nohup does.
 
-    Until `command_is_loaded`, a signal ends the process at once, since Python drops exceptions within callbacks of
-    imports. Afterwards, it raises KeyboardInterrupt.
+    Until `command_is_loaded`, a signal ends the process, since Python drops exceptions within callbacks of imports.
+    Afterwards, it raises KeyboardInterrupt.
     """
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     handled = [number for number, handler in before.items() if handler in (signal.SIG_DFL, signal.default_int_handler)]
@@ -47,7 +46,7 @@ def command_is_loaded() -> None:
 
 
 def interrupted_code() -> int:
-    """Return the exit code after an interrupt: 130 for SIGINT, 143 for SIGTERM, 129 for SIGHUP."""
+    """Return 130 for SIGINT, 143 for SIGTERM, 129 for SIGHUP."""
     return _CODE_OF_SIGNALS + _received[-1]
 
 
@@ -62,7 +61,7 @@ def _interrupt(number: int, _frame: FrameType | None) -> None:
 
 
 def _send_again(lost: Any) -> None:
-    """Send an interrupt again if Python could not raise it, such as in a callback of the garbage collector."""
+    """Send an interrupt again that Python could not raise, such as in a callback of the garbage collector."""
     if not isinstance(lost.exc_value, KeyboardInterrupt):
         sys.__unraisablehook__(lost)
         return

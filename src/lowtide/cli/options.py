@@ -24,14 +24,12 @@ MOST_BYTES = 2**62
 
 
 def parse_size(_ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
-    """Parse a size such as "8GiB" into bytes; raises UsageError."""
     if text is None:
         return None
     return checked_size(f"--{(param.name or '').replace('_', '-')}", given_bytes(text))
 
 
 def checked_size(option: str, size: int) -> int:
-    """Return the size of an option; raises UsageError if it is too large."""
     if size > MOST_BYTES:
         raise UsageError(f"{option} {size} is too large; give at most {MOST_BYTES} bytes")
     return size
@@ -73,7 +71,6 @@ host_options = _together(
 
 
 def host_of(bandwidth: int | None, capacity: int | None) -> Host | None:
-    """Return the host that the options describe, or None; raises UsageError for a capacity without a bandwidth."""
     if bandwidth is not None:
         return Host(bandwidth_bytes_per_s=bandwidth, capacity_bytes=capacity)
     if capacity is not None:
@@ -115,14 +112,12 @@ def pricing(named: str) -> str | Callable[[Graph], Prices]:
 
 
 def _setting(name: str, option: str, **how: Any) -> Callable[[Command], Command]:
-    """Declare the option of a setting, with the setting's help and default."""
     default = how.pop("default", getattr(PlanSettings, name))
     how = {"show_default": default is not None, **how}
     return click.option(option, name, default=default, help=SENTENCES[name], **how)
 
 
 def file(*names: str, help: str, required: bool = False) -> Callable[[Command], Command]:
-    """Declare an option that names a file."""
     return click.option(*names, type=click.Path(path_type=Path), required=required, help=help)
 
 
@@ -145,7 +140,6 @@ transient = _setting("transient", "--transient", is_flag=True)
 
 
 def allow(default: str) -> Callable[[Command], Command]:
-    """Declare the option for techniques; None stands for the default, which the help names."""
     return _setting(
         "techniques",
         "--allow",
@@ -165,7 +159,6 @@ effort = _setting("effort", "--effort", metavar=f"[{'|'.join(EFFORT_NAMES)}]", c
 prove = _setting("prove", "--prove", is_flag=True)
 
 analysis = _together(model, dims, trust, in_place, effort, json)
-"""The argument and the options of verbs that analyze MODEL without a plan."""
 device = click.option(
     "--device",
     metavar="NAME|FILE",
@@ -180,7 +173,7 @@ _planning = _together(
 def planning(command: Command) -> Command:
     """Add the options of verbs that make a plan, and pass them to the verb as `settings`.
 
-    Raises UsageError if the outputs `output` and `proof_path` collide with each other or an input.
+    Raises UsageError if an output collides with another or an input.
     """
 
     @wraps(command)
@@ -205,10 +198,7 @@ def planning(command: Command) -> Command:
 
 
 def _pricing(named: str, allowed: Techniques) -> Callable[[Graph], Prices]:
-    """Return a function that prices a graph by a profile or a costs file.
-
-    It raises UsageError if offload, which needs seconds, would use a graph without costs.
-    """
+    """Return a function that prices a graph; it raises UsageError if offload, which needs seconds, lacks costs."""
 
     def prices(graph: Graph) -> Prices:
         if "offload" in allowed and named == "given" and not carries_costs(graph):

@@ -15,7 +15,6 @@ def print_page(text: str, *, err: bool = False) -> None:
 
 
 def show(kind: str, as_json: bool, to_json: Callable[[], object], to_text: Callable[[], str]) -> None:
-    """Print a result as one JSON object of a kind, or as text."""
     if as_json:
         print_json(kind, to_json())
     else:
@@ -23,5 +22,4 @@ def show(kind: str, as_json: bool, to_json: Callable[[], object], to_text: Calla
 
 
 def print_json(kind: str, shown: object) -> None:
-    """Print one JSON object of a kind."""
     click.echo(msgspec.json.format(msgspec.json.encode(to_object(kind, shown)), indent=2).decode())

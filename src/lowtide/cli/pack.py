@@ -99,7 +99,6 @@ def command(
 
 
 def _aligned(buffers: Buffers, alignment: int) -> Buffers:
-    """Return buffers with an additional alignment."""
     if alignment < 1:
         raise UsageError(f"--alignment {alignment} is not an alignment; give at least 1 byte")
     alignments, places = np.unique(buffers.alignment, return_inverse=True)

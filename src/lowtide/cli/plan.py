@@ -26,7 +26,7 @@ from lowtide.reporting.planning import result_to_json, result_to_text
 
 
 def exit_code(result: Result) -> int:
-    """Return the exit code of a planning verb: 0, 1 for a missed budget, or `interrupted_code`."""
+    """Return 0, 1 for a missed budget, or `interrupted_code`."""
     if result.status == "interrupted":
         return interrupted_code()
     return 0 if result.shortfall is None else 1
@@ -86,7 +86,7 @@ def command(
 
 
 def _save_proof(result: Result, path: Path, progress: Report) -> None:
-    """Write the proof of a result, if it has one; Ctrl-C ends the search for logs, and is raised after writing."""
+    """Write the proof, if any; Ctrl-C ends the search for logs, and is raised after writing."""
     interrupted = False
     progress("recording the proof of the lower bound")
     try:
@@ -101,7 +101,6 @@ def _save_proof(result: Result, path: Path, progress: Report) -> None:
 
 
 def _show_curve(model: str, dims: dict[str, int], settings: PlanSettings, *, trust: bool, as_json: bool) -> None:
-    """Print the frontier of memory and time of MODEL; raises UsageError for settings that it would ignore."""
     if settings.budget is not None or settings.transient or settings.scheduler is not None:
         raise UsageError("--curve chooses its own budgets; leave out --budget, --transient and --scheduler")
     refuse_ignored(settings.techniques, NOT_ON_A_CURVE, "--curve supports only recomputation", "leave --curve out")

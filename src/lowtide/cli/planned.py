@@ -21,10 +21,10 @@ class Planned:
 
     model: Model
     graph: Graph
-    """The graph that the plan is for: of the unmodified program or of another form."""
+    """Of the unmodified program or another form."""
     plan: Plan
     result: Result | None
-    """The result of planning; None for a plan from a file."""
+    """None for a plan from a file."""
 
 
 def plan_or_read(
@@ -37,7 +37,7 @@ def plan_or_read(
     progress: Report,
     device: str | None = None,
 ) -> Planned:
-    """Open a model and return a plan for it; raises UsageError for settings that a plan from a file would ignore."""
+    """Make or read a model's plan; raises UsageError for settings that a plan from a file ignores."""
     progress(f"reading {source}")
     model = open_model(source, dims, settings.host, trust=trust, device=device)
     if plan_path is None:

@@ -9,10 +9,10 @@ from lowtide.core.progress import ProgressBar, showing
 
 
 class Progress(ProgressBar):
-    """Shows on stderr what the verb does, once it takes seconds.
+    """Progress of a verb on stderr, shown once it takes seconds.
 
-    As a context manager, it redirects the output of user programs to stderr, since stdout is for the result, and
-    disables logging, so that frameworks log no tracebacks.
+    Its context sends the output of user programs to stderr, since stdout is for the result, and disables logging, so
+    that frameworks log no tracebacks.
     """
 
     def __init__(self) -> None:

@@ -7,7 +7,6 @@ import pytest
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the mark."""
     config.addinivalue_line(
         "markers",
         "lowtide(max_peak, max_total, max_arena, against, max_growth, planned, device): check the memory limits of the "
@@ -17,7 +16,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a marked test and check the limits of the program that it returns."""
     mark = pyfuncitem.get_closest_marker("lowtide")
     if mark is None:
         return None

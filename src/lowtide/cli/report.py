@@ -69,7 +69,6 @@ def command(
 
 
 def _facts(found: Planned, settings: PlanSettings, measure: bool, curve: bool, progress: Progress) -> Facts:
-    """Gather the facts of a report."""
     measured = points = None
     if measure:
         progress("measuring the program with and without the plan")
@@ -88,12 +87,11 @@ def _facts(found: Planned, settings: PlanSettings, measure: bool, curve: bool, p
 
 
 def _of_a_plan(settings: PlanSettings, *, curve: bool) -> PlanSettings:
-    """Return the settings of the plan; without a budget, recomputation is only for the curve."""
+    """Return the plan's settings; without a budget, recomputation is only for the curve."""
     unused = {"recompute"} if curve and settings.budget is None else set[str]()
     return replace(settings, techniques=settings.techniques - unused)
 
 
 def _of_a_curve(settings: PlanSettings) -> PlanSettings:
-    """Return the settings of a curve, which chooses its own budgets and does not offload."""
     techniques = settings.techniques - NOT_ON_A_CURVE
     return replace(settings, budget=None, transient=False, scheduler=None, host=None, techniques=techniques)

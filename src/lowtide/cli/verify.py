@@ -72,7 +72,6 @@ def command(
 
 
 def _to_json(plan: Plan, certificate: Certificate, *, is_proven: bool) -> VerifyFields:
-    """Return the fields of the JSON object, with the confirmed bounds if there is a proof."""
     shown = [fields_of(ClaimFields, checked.claim, shown=checked.is_shown) for checked in certificate.claims]
     fields = fields_of(VerifyFields, plan, valid=True, claims=shown)
     if is_proven:
@@ -84,7 +83,6 @@ def _to_json(plan: Plan, certificate: Certificate, *, is_proven: bool) -> Verify
 
 
 def _claimed(checked: CheckedClaim) -> str:
-    """Return a claim as text, and whether it is proven."""
     claim = checked.claim
     figure = f"{claim.at_least:.6g}" if claim.space is None else format_bytes(int(claim.at_least))
     where = "" if claim.space is None else f" in {printable(claim.space)}"
@@ -93,7 +91,6 @@ def _claimed(checked: CheckedClaim) -> str:
 
 
 def _confirmed_cost(proof: CostProof, confirmed: float) -> str:
-    """Return the confirmed bound of the extra cost, with the plans that it holds for."""
     of_order = "with first runs in the order of the proof"
     if math.isinf(confirmed):
         return f"no plan {of_order} fits {format_bytes(proof.budget_bytes)}, confirmed"

@@ -7,10 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def without_collection() -> Generator[None]:
-    """Pause the collector while millions of objects are created. Also a decorator.
-
-    Only the outermost of nested pauses has an effect.
-    """
+    """Pause the collector, also as a decorator; only the outermost of nested pauses has an effect."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -15,16 +15,15 @@ from lowtide.core.files import read_blocks
 Record = TypeVar("Record")
 Fields = TypeVar("Fields")
 MOST_VALUES = 2**25
-"""The most values allowed in a document: about two million ops."""
+"""Enough for about two million ops."""
 PIECE = 2**13
-"""Records of a long list read or written at once."""
 
 
 def read_document(path: Path, kind: type[Record], refusal: str) -> Record:
-    """Return the JSON document in a file as a record of type `kind`. O(bytes).
+    """Return a file's JSON document as a record. O(bytes).
 
-    Raises MalformedInputError, starting with `refusal`, if the document does not match `kind` or repeats a key, and
-    InputError if the file is unreadable or has too many values.
+    Raises MalformedInputError, with `refusal` in its message, for another type or a repeated key, InputError for a file
+    that is unreadable or too large.
     """
     content = _read_limited(path)
     try:
@@ -41,17 +40,14 @@ def read_document(path: Path, kind: type[Record], refusal: str) -> Record:
 
 
 def fields_of(kind: type[Fields], record: object, **others: object) -> Fields:
-    """Return a TypedDict: each key is in `others` or names an attribute of a record.
-
-    Optional keys are in `others` only.
-    """
+    """Return a TypedDict with `others` and a record's attributes; optional keys come only from `others`."""
     declared: Any = kind
     names = [name for name in declared.__annotations__ if name in others or name in declared.__required_keys__]
     return cast("Fields", {name: others[name] if name in others else getattr(record, name) for name in names})
 
 
 def document_pieces(document: Mapping[str, Any]) -> Iterator[bytes]:
-    """Yield a JSON document in pieces. An iterator as a value gives a long list."""
+    """Yield a JSON document in pieces; an iterator of lists becomes one long list."""
     between = b"{"
     for key, value in document.items():
         yield between + msgspec.json.encode(key) + b":"
@@ -76,10 +72,7 @@ def _list_pieces(lists: Iterator[list[Any]]) -> Iterator[bytes]:
 def in_pieces(
     rows: msgspec.Raw, kind: type[list[Record]], path: Path, refusal: str, name: str
 ) -> Iterator[list[Record]]:
-    """Yield a long list of records in pieces. O(bytes).
-
-    `rows` is the undecoded list of type `kind` under key `name`. Raises MalformedInputError if it has another type.
-    """
+    """Yield the list under key `name` in pieces; raises MalformedInputError for another type. O(bytes)."""
     first = 0
     try:
         raw = msgspec.json.decode(rows, type=list[msgspec.Raw])
@@ -91,7 +84,6 @@ def in_pieces(
 
 
 def _with_document_path(message: str, name: str, first: int) -> str:
-    """Return an error message about a piece with the position in the document."""
     if "$" not in message:
         return f"{message} - at `$.{name}`"
     return re.sub(r"\$\[(\d+)\]", lambda place: f"$.{name}[{first + int(place[1])}]", message, count=1)

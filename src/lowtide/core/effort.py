@@ -1,6 +1,6 @@
-"""Effort levels: work limits of the searches for orders, recomputation, offload and packing.
+"""Work limits of the searches by effort.
 
-Work is counted, not timed, so that results are the same on every machine.
+Work is counted, not timed, so that results are equal on every machine.
 """
 
 from collections.abc import Callable
@@ -16,13 +16,11 @@ DEFAULT_EFFORT: EffortName = "balanced"
 
 
 def check_effort(name: str) -> None:
-    """Raise UsageError for an unknown effort."""
     if name not in EFFORT_NAMES:
         raise UsageError(unknown("effort", name, EFFORT_NAMES))
 
 
 def _by_effort(kind: Callable[..., Effort], **limits: tuple[float | None, ...]) -> dict[EffortName, Effort]:
-    """Return a record per effort; `limits` has the values of each field from least to most work."""
     levels = zip(EFFORT_NAMES, zip(*limits.values(), strict=True), strict=True)
     return {name: kind(**dict(zip(limits, values, strict=True))) for name, values in levels}
 
@@ -54,22 +52,19 @@ class RecomputeEffort:
     state_work: int
     """Steps tried by the exact search over runs: 10^6 per second."""
     run_work: int
-    """Accesses and arcs visited for plans of runs: 3 * 10^8 per second.
-
-    Spent if plans of drops are far from their bound, and again if the solver leaves a gap.
-    """
+    """Accesses and arcs visited for plans of runs: 3 * 10^8 per second. May be spent twice."""
     demand_work: int
-    """Accesses visited for the plan of lowest peak if no plan fits; 16 times as many if single ops fit."""
+    """Accesses visited for the plan of lowest peak if none fits; 16 times as many if single ops fit."""
     solver_work: int
     """As in `recompute.solver.Solved`: 700,000 per second."""
     rounds: int
     certify_share: float
-    """Work on branches to prove the solver's bounds, relative to its work."""
+    """Work on proving the solver's bounds, relative to its work."""
     relative_gap: float
     """The search ends with the extra cost this close to its bound."""
 
     def part(self, parts: int) -> "RecomputeEffort":
-        """Return the limits of one of `parts` searches, with the full solver work."""
+        """Return the limits of one of several searches, with the full solver work."""
         names = ("play_work", "state_work", "run_work", "demand_work")
         return replace(self, **{name: getattr(self, name) // parts for name in names})
 

@@ -1,18 +1,18 @@
 """The exceptions of lowtide and helpers for their messages.
 
-    LowtideError                 base of all errors that lowtide raises on purpose
-    ├── UsageError               a wrong call: unknown name, bad unit, contradicting options
-    │   └── WriteError           a result cannot be written
-    ├── InputError               unsupported or malformed input
-    │   ├── MalformedInputError  a file or object violates its format
-    │   ├── GraphError           an invalid graph: a cycle, a dangling reference, a bad size
-    │   └── UnsupportedError     valid input that lowtide cannot handle
-    │       └── MissingExtraError    an optional dependency cannot be imported (also an ImportError)
-    ├── PlanError                a plan or proof is wrong for its graph
-    │   ├── FingerprintError     the plan was made for another graph
-    │   ├── VerificationError    a step violates a rule of execution
-    │   └── ProofError           a proof does not show its bound
-    └── RewriteError             lowtide broke a program while rewriting it: a bug to report
+    LowtideError
+    ├── UsageError
+    │   └── WriteError
+    ├── InputError
+    │   ├── MalformedInputError
+    │   ├── GraphError
+    │   └── UnsupportedError
+    │       └── MissingExtraError (also an ImportError)
+    ├── PlanError
+    │   ├── FingerprintError
+    │   ├── VerificationError
+    │   └── ProofError
+    └── RewriteError
 
 Every message is one line: the problem, the place, and the remedy.
 """
@@ -23,14 +23,14 @@ from difflib import get_close_matches
 
 _LONGEST_MESSAGE = 4000
 _QUOTED = re.compile(r"""(?<!\w)(['"`])(.*?)\1(?!\w)""", re.DOTALL)
-"""A quoted name. An apostrophe does not open a quotation."""
+"""An apostrophe does not open a quotation."""
 _LONGEST_NAME = 200
 _SHORTEST_PART = 2
-"""Letters and digits of the shortest name that is recognized as a part of another."""
+"""Length of the shortest name that is recognized within another."""
 
 
 class LowtideError(Exception):
-    """Base of all errors of lowtide."""
+    """Base of all errors that lowtide raises on purpose."""
 
     exit_code: int = 1
     """Exit code of the command line."""
@@ -51,13 +51,13 @@ def one_line(error: BaseException, most: int = 300) -> str:
 
 
 def named_type(value: object) -> str:
-    """Return the type of a value with its article, such as "an int"."""
+    """Return the type of a value with its article: "an int"."""
     name = type(value).__name__
     return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
 
 
 def unknown(kind: str, name: object, known: Iterable[str]) -> str:
-    """Return the message for an unknown name, with the closest and all other known ones."""
+    """Return the message for an unknown name, with the closest and all known ones."""
     names = list(known)
     near = _closest(str(name), names)
     meant = ";" if near is None else f"; did you mean {near!r}?"
@@ -65,10 +65,6 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> str:
 
 
 def _closest(name: str, names: Sequence[str]) -> str | None:
-    """Return the known name that is meant, or None.
-
-    The same letters and digits come first, then similar spelling, then the longest known name within this one.
-    """
     by_letters = {_letters(each): each for each in names}
     given = _letters(name)
     if given in by_letters:
@@ -85,7 +81,7 @@ def _letters(name: str) -> str:
 
 
 class UsageError(LowtideError):
-    """The call is wrong."""
+    """The call is wrong: an unknown name, a bad unit, contradicting options."""
 
     exit_code = 2
 
@@ -107,7 +103,7 @@ class MalformedInputError(InputError):
 
 
 class GraphError(InputError):
-    """A graph is not a valid program."""
+    """A graph is invalid: a cycle, a dangling reference, a bad size."""
 
 
 class UnsupportedError(InputError):
@@ -143,4 +139,4 @@ class ProofError(PlanError):
 
 
 class RewriteError(LowtideError):
-    """Lowtide broke a program while rewriting it."""
+    """Lowtide broke a program while rewriting it: a bug to report."""

@@ -16,7 +16,7 @@ from typing import Any, cast
 from lowtide.core.errors import InputError, MalformedInputError, UsageError, WriteError, named_type
 
 MOST_BYTES = 2**30
-"""The largest readable file, in decompressed bytes."""
+"""Decompressed size of the largest readable file."""
 _BLOCK_BYTES = 2**20
 _GZIP = b"\x1f\x8b"
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -24,19 +24,18 @@ _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 def path_of(given: object) -> Path:
-    """Return the argument as a path; raises UsageError if it is none."""
+    """Return a path; raises UsageError for other types."""
     if not isinstance(given, str | os.PathLike):
         raise UsageError(f"{named_type(given)} is not a path; give the name of a file or folder")
     return Path(os.fsdecode(cast("str | os.PathLike[str]", given)))
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return a file's content; see `read_blocks`."""
     return b"".join(read_blocks(path))
 
 
 def mapped_bytes(path: Path) -> memoryview:
-    """Return a file's content, loaded on access, or decompressed at once if gzipped; see `read_blocks`."""
+    """Return a file's content, loaded on access unless gzipped; see `read_blocks`."""
     with open_regular(path) as file:
         if file.peek(2)[:2] == _GZIP:
             return memoryview(read_bytes(path))
@@ -50,7 +49,7 @@ def mapped_bytes(path: Path) -> memoryview:
 def read_blocks(path: Path) -> Iterator[bytes]:
     """Yield a file's content in blocks, decompressed if gzipped.
 
-    Raises MalformedInputError for broken gzip data, InputError for a missing, unreadable or oversized file.
+    Raises MalformedInputError for broken gzip data, InputError for an unreadable or oversized file.
     """
     with open_regular(path) as file:
         if os.fstat(file.fileno()).st_size > MOST_BYTES:
@@ -59,7 +58,6 @@ def read_blocks(path: Path) -> Iterator[bytes]:
 
 
 def read_stdin() -> bytes:
-    """Return all of stdin; see `read_blocks`."""
     file: Any = sys.stdin.buffer
     return b"".join(_decompressed(file, "stdin"))
 
@@ -111,7 +109,7 @@ def check_writable(path: Path) -> None:
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file atomically, gzipped for .gz; raises WriteError.
 
-    Equal content gives equal files. A symbolic link is kept and its target replaced.
+    Equal content gives equal files. The target of a symbolic link is replaced.
     """
     write_long(path, [content])
 
@@ -122,7 +120,7 @@ def write_long(path: Path, pieces: Iterable[bytes]) -> None:
 
 
 def write_pieces(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
-    """Write a file from pieces as `write_bytes` does, but uncompressed."""
+    """Write pieces as `write_long` does, but uncompressed."""
     try:
         check_writable(path)
     except UsageError as error:

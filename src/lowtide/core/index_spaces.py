@@ -1,18 +1,14 @@
-"""Names for integer positions, which show in signatures what an int counts.
-
-A type checker does not distinguish them.
-"""
+"""Names for integer positions in signatures."""
 
 from typing import TypeAlias
 
 OpId: TypeAlias = int
 """An op of a graph or net, in program order."""
 BufferId: TypeAlias = int
-"""A buffer of a graph."""
 SpaceId: TypeAlias = int
 """A memory space in `Graph.spaces`."""
 StepIndex: TypeAlias = int
-"""A plan's step, or -1 for the time before the first."""
+"""A plan's step; -1 is before the first."""
 Place: TypeAlias = int
 """A position in an order of ops."""
 Moment: TypeAlias = int

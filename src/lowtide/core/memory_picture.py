@@ -14,7 +14,6 @@ _WIDTH, _HEIGHT = 640, 200
 _LEFT, _RIGHT, _TOP, _BOTTOM = 8, 632, 28, 192
 _MOST_COLUMNS = 312
 _ROWS = 9
-"""Height of the bars in a terminal, in lines."""
 _MOST_BARS = 72
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 
@@ -70,11 +69,11 @@ class MemoryPicture:
         return "".join([*parts, "</svg>"])
 
     def html(self, rows: list[tuple[str, str]]) -> str:
-        """Return sentence, picture and a table of names and values."""
+        """Return sentence, picture and table."""
         return f"{self._html()}{html_table(self.name, rows)}"
 
     def html_with_text(self, text: str) -> str:
-        """Return sentence, picture and a text of several lines."""
+        """Return sentence, picture and text."""
         return f"{self._html()}<pre>{escape(text)}</pre>"
 
     def _html(self) -> str:
@@ -113,7 +112,6 @@ def _columns(live: NDArray[np.int64], count: int) -> NDArray[np.int64]:
 
 
 def _cell(after: float, before: float, row: int, empty: str) -> str:
-    """Return the character of a column in a row; heights are in rows."""
     filled = min(max(after - row, 0.0), 1.0)
     if filled > 0:
         return _BLOCKS[max(1, round(filled * 8))]

@@ -13,7 +13,6 @@ from lowtide.core.errors import LowtideError, UsageError, one_line
 
 
 def is_callable_name(name: str) -> bool:
-    """Return whether a text names a callable of a module or Python file."""
     module, colon, attribute = name.rpartition(":")
     if not colon or not _are_identifiers(attribute):
         return False
@@ -24,10 +23,7 @@ _MOST_NAMED = 5
 
 
 def without_function(path: str, returned: str = "(model, batch)") -> str:
-    """Return the message for a Python file without a function, with the functions it may be.
-
-    `returned` is the result that such a function has.
-    """
+    """Return the message for a Python file named without its function, which returns `returned`."""
     found = _functions_of(Path(path))
     if found is None:
         return f"cannot read {path!r}: no such file; check the path"
@@ -37,7 +33,7 @@ def without_function(path: str, returned: str = "(model, batch)") -> str:
 
 
 def _functions_of(path: Path) -> list[str] | None:
-    """Return the functions of a file that can be called without arguments; None if there is no file."""
+    """Return the file's functions without required arguments; None if there is no file."""
     if not path.is_file():
         return None
     try:
@@ -54,9 +50,9 @@ def _needs_arguments(given: ast.arguments) -> bool:
 
 
 def call_named(name: str) -> Any:
-    """Import a module, with its folder on the path as in `python -m`, and return the result of its callable.
+    """Import a module, with its folder on the path, and return the result of its callable.
 
-    Raises UsageError if the module cannot be imported, lacks the callable, or raises an exception.
+    Raises UsageError if any of this fails.
     """
     return run_foreign(f"{name}()", named_callable(name))
 
@@ -80,7 +76,7 @@ def _instead(module: str, functions: list[str] | None) -> str:
 
 
 def run_foreign(action: str, code: Callable[[], Any]) -> Any:
-    """Run user code; turn exceptions into a UsageError of one line."""
+    """Run user code; turn exceptions into a UsageError."""
     try:
         return code()
     except LowtideError:
@@ -103,7 +99,7 @@ def _imported(module: str) -> ModuleType:
 
 
 def import_file(path: Path, name: str) -> ModuleType:
-    """Import a Python file as a module of this name, once; raises UsageError for other files."""
+    """Import a Python file once; raises UsageError for other files."""
     if getattr(sys.modules.get(name), "__file__", None) == str(path):
         return sys.modules[name]
     spec = spec_from_file_location(name, path)

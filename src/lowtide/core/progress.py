@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from lowtide.core.units import format_bytes
 
 Report: TypeAlias = Callable[[str], None]
-"""A callback that gets one line per step of the work. Some lines are a `Stage` or a `Found`."""
+"""A callback that gets lines of text; some are a `Stage` or a `Found`."""
 
 _PATIENCE_SECONDS = 2.0
 _LINE_PATIENCE_SECONDS = 1.0
@@ -32,7 +32,6 @@ class Stage(StrEnum):
 
     @property
     def number(self) -> int:
-        """The number of stages before this one."""
         return list(Stage).index(self)
 
 
@@ -41,7 +40,6 @@ class Found(str):
 
     @classmethod
     def of(cls, over_bytes: int, extra_share: float) -> "Found":
-        """Describe a plan by bytes above its limits, and extra cost as a share of the time."""
         if over_bytes > 0:
             return cls(f"{format_bytes(over_bytes)} over the budget")
         return cls(f"fits at +{extra_share:.1%} time")
@@ -55,13 +53,12 @@ _REPORT: ContextVar[Report] = ContextVar("report", default=silent)
 
 
 def current_report() -> Report:
-    """Return the callback of the innermost `showing`."""
     return _REPORT.get()
 
 
 @contextmanager
 def showing(progress: bool | Report | None = True) -> Generator[Report]:
-    """Report planning in this context: to a callback, or by a bar on a terminal or in a notebook.
+    """Report planning to a callback, or by a bar on a terminal or in a notebook.
 
     False reports nothing. True and None keep the callback of an outer context.
     """
@@ -94,7 +91,7 @@ def _in_notebook() -> bool:
 
 
 class ProgressBar:
-    """Shows a line once the work has lasted two seconds: stage, bar, best plan and time.
+    """A line with stage, bar, best plan and time, shown after two seconds of work.
 
     With `prints`, a stream that is no terminal gets each stage longer than a second.
     """
@@ -112,7 +109,6 @@ class ProgressBar:
         self._task: Any = None
 
     def __call__(self, line: str) -> None:
-        """Show a line: the next stage, the best plan found, or work outside of planning."""
         with self._lock:
             if isinstance(line, Found):
                 self._best = f"{line}, {'an interrupt' if self._in_notebook else 'Ctrl-C'} takes it"
@@ -126,7 +122,6 @@ class ProgressBar:
             self._update()
 
     def close(self) -> None:
-        """Remove the line; the next stage starts another."""
         with self._lock:
             self._stop_timer()
             self._stage, self._best, self._started = None, "", None
@@ -187,7 +182,7 @@ class ProgressBar:
 class _NotebookLine:
     """A line below a notebook's cell, without widgets.
 
-    Only lines of the work replace it: other threads' output may appear below another cell.
+    Other threads' output may appear below another cell, so only lines of the work replace it.
     """
 
     def __init__(self, text: str) -> None:

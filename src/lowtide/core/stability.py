@@ -54,7 +54,7 @@ def stability_of(name: str) -> Stability:
 
 
 def public_names() -> Iterator[tuple[str, Stability]]:
-    """Yield public names, prefixed with their module, with their stability."""
+    """Yield the public names with their module, and their stability."""
     for module in _STABLE:
         provisional = _PROVISIONAL.get(module, "").split()
         for name in sorted([*_STABLE[module].split(), *provisional], key=str.lower):

@@ -11,15 +11,11 @@ ROUNDING = "rounding"
 TECHNIQUES = ("reorder", "share", "recompute", "offload", ROUNDING)
 """Another order, in-place pairs, recomputation, copies to another memory space and back, and `ROUNDING`."""
 COST_NOTHING: Techniques = frozenset({"reorder", "share"})
-"""Techniques that do not change the run time."""
 NEED_BUDGET: Techniques = frozenset({"recompute", "offload"})
-"""Techniques trading time for memory."""
 NOT_ON_A_CURVE: Techniques = frozenset({"offload", ROUNDING})
-"""Techniques not used for curves of memory and time."""
 
 
 def checked_techniques(names: Iterable[str]) -> Techniques:
-    """Return techniques by name; raises UsageError for an unknown name."""
     if not isinstance(cast("object", names), Iterable):
         raise UsageError(unknown("technique", names, TECHNIQUES))
     techniques = frozenset([names] if isinstance(names, str) else names)
@@ -40,11 +36,9 @@ def listed_in_code(techniques: Techniques) -> str:
 
 
 def refuse_ignored(allowed: Iterable[str], ignored: Iterable[str], because: str, instead: str) -> None:
-    """Raise UsageError if an allowed technique would be ignored."""
     for technique in sorted(set(allowed).intersection(ignored)):
         raise UsageError(f"technique {technique!r} would be ignored: {because}; {instead}, or leave it out")
 
 
 def refuse_without_budget(allowed: Iterable[str]) -> None:
-    """Raise UsageError if an allowed technique needs a budget."""
     refuse_ignored(allowed, NEED_BUDGET, "it trades time for a budget, and there is none", "give a budget")

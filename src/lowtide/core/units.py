@@ -27,10 +27,9 @@ _EXAMPLES = "800MiB, 8GiB or 1048576"
 
 
 def parse_bytes(text: str | SupportsIndex, examples: str = _EXAMPLES) -> int:
-    """Convert "8 GiB", "512kB", "24G" or 1024 to a number of bytes, rounded down.
+    """Convert "8 GiB", "512kB", "24G" or 1024 to bytes, rounded down.
 
-    Units are B, kB to TB and KiB to TiB; K to T mean the same as KiB to TiB, as for the memory of a GPU. Raises
-    UsageError for anything else, with examples of accepted texts.
+    Units are B, kB to TB and KiB to TiB; K to T mean KiB to TiB. Raises UsageError for anything else.
     """
     if isinstance(text, SupportsIndex) and not isinstance(text, bool):  # also NumPy integers
         size = index(text)
@@ -46,16 +45,13 @@ def parse_bytes(text: str | SupportsIndex, examples: str = _EXAMPLES) -> int:
 
 
 def is_meant_as_size(text: str) -> bool:
-    """Return whether a text is a number with a unit of bytes, or without a unit, even if it cannot be read."""
+    """Return whether a text is a number, with a unit of bytes or none, even if it cannot be read."""
     match = _MEANT.fullmatch(text)
     return match is not None and match[1].lower() in _FACTORS
 
 
 def given_bytes(size: str | float | SupportsIndex) -> int:
-    """Return the bytes of a size that a user gave; raises UsageError for a bare number below 1 MiB.
-
-    Such a number usually lacks its unit. "50 B" is accepted.
-    """
+    """Parse a user's size; raises UsageError for a bare number below 1 MiB, which usually lacks its unit."""
     if isinstance(size, float) or (isinstance(size, str) and _BARE_WITH_POINT.fullmatch(size)):
         number = float(size)
         if 2**20 <= number < inf:
@@ -68,7 +64,7 @@ def given_bytes(size: str | float | SupportsIndex) -> int:
 
 
 def check_unit(size: object, units: Sequence[str]) -> None:
-    """Raise UsageError for a bare number of bytes from 1 to 1 MiB; `units` are those that the message proposes."""
+    """Raise UsageError for a bare number from 1 to 1 MiB; the message proposes `units`."""
     is_number = isinstance(size, SupportsIndex) and not isinstance(size, bool)
     if not is_number and not (isinstance(size, str) and _BARE.fullmatch(size)):
         return
@@ -79,7 +75,7 @@ def check_unit(size: object, units: Sequence[str]) -> None:
 
 
 def exact_size(count: int) -> str:
-    """Return a byte count as an option without spaces that is read back exactly: 24GiB, 1536MiB or 1000B."""
+    """Return a byte count as an exact option without spaces: 24GiB, 1536MiB or 1000B."""
     unit = next((prefix for prefix in "TGMK" if count and count % _FACTORS[f"{prefix.lower()}ib"] == 0), "")
     return f"{count // _FACTORS[f'{unit.lower()}ib']}{unit}iB" if unit else f"{count}B"
 
@@ -93,7 +89,7 @@ def parse_bandwidth(text: object) -> int:
 
 
 def exact_bandwidth(bytes_per_s: int) -> str:
-    """Return a speed as an option without spaces that is read back exactly: 25GB/s or 1234567B/s."""
+    """Return a speed as an exact option without spaces: 25GB/s or 1234567B/s."""
     size, unit = next(
         (size, unit) for size, unit in ((10**9, "GB"), (10**6, "MB"), (1, "B")) if bytes_per_s % size == 0
     )
@@ -110,7 +106,6 @@ def parse_share(text: str | float) -> float:
 
 _UNITS = ((2**30, "GiB", 2), (2**20, "MiB", 1), (2**10, "KiB", 1))
 _LEAST_ROUNDED = 10 * 2**10
-"""Smaller counts are written in bytes."""
 
 
 def format_bytes(count: int) -> str:
@@ -120,10 +115,7 @@ def format_bytes(count: int) -> str:
 
 
 def percent(share: float, *, signed: bool = False) -> str:
-    """Return a share as text with three digits, at most two behind the point: 0.42 %, 8.80 %, 47.6 %, 120 %.
-
-    With `signed`, the text starts with + or -.
-    """
+    """Return a share as text with at most three digits: 0.42 %, 8.80 %, 47.6 %, 120 %."""
     size = abs(share)
     digits = 2 if size < 0.09995 else 1 if size < 0.9995 else 0
     return f"{100 * share:{'+' if signed else ''}.{digits}f} %"

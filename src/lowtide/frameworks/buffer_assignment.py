@@ -9,13 +9,11 @@ from lowtide.frameworks.protobuf.binary import read_binary
 from lowtide.frameworks.protobuf.message import Message
 
 Place = tuple[str, str, tuple[int, ...]]
-"""A logical buffer's definition: computation, instruction, index in its value."""
+"""Computation, instruction, and index in its value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignedBuffer:
-    """A logical buffer within an allocation."""
-
     place: Place | None
     """None for an instruction outside of the module."""
     size_bytes: int
@@ -32,7 +30,6 @@ class Allocation:
     is_parameter: bool
     is_constant: bool
     is_result: bool
-    """Whether it contains a result ("may be live out")."""
     color: int
     """The memory space."""
     buffers: tuple[AssignedBuffer, ...]
@@ -44,7 +41,6 @@ class Allocation:
 
     @property
     def unused_bytes(self) -> int:
-        """Bytes that no buffer uses."""
         covered, end = 0, 0
         for start, stop in sorted((each.offset, each.offset + each.size_bytes) for each in self.buffers):
             covered += max(0, stop - max(start, end))
@@ -53,8 +49,6 @@ class Allocation:
 
 
 class HloMessage(Message):
-    """A message of XLA, with the fields read here."""
-
     KINDS: ClassVar[dict[str, type[Message]]] = {}
     FORMAT = "HloProto"
 
@@ -73,11 +67,7 @@ HloMessage.declare(
 
 
 def read_assignment(content: bytes, instructions: Mapping[int, tuple[str, str]], where: str) -> tuple[Allocation, ...]:
-    """Return the allocations of a serialized BufferAssignmentProto.
-
-    `instructions` is from `instruction_numbers`. Raises MalformedInputError for an invalid message or one without
-    allocations.
-    """
+    """Return the allocations of a BufferAssignmentProto. Raises MalformedInputError for an invalid or empty one."""
     proto = read_binary(HloMessage.KINDS["BufferAssignment"], content, where)
     if not proto.buffer_allocations:
         raise MalformedInputError(f"{where}: the buffer assignment has no allocations; check that the file is complete")
@@ -90,7 +80,7 @@ def read_assignment(content: bytes, instructions: Mapping[int, tuple[str, str]],
 
 
 def instruction_numbers(module: bytes, where: str) -> dict[int, tuple[str, str]]:
-    """Return computation and name by instruction number, from a serialized HloModuleProto."""
+    """Return computation and name by instruction number in an HloModuleProto."""
     computations = read_binary(HloMessage.KINDS["Module"], module, where).computations
     return {each.id: (computation.name, each.name) for computation in computations for each in computation.instructions}
 

@@ -19,20 +19,17 @@ _MLIR_START = re.compile(rb"\A(?>\s|//[^\n]*\n|#\w+ = [^\n]*\n)*+(?:builtin\.)?m
 _OP_NAME = re.compile(rb"[A-Za-z_][\w>.]*")
 _INFO_TAGS = (b"\x0a", b"\x12", b"\x1a", b"\x22", b"\x2a", b"\x32", b"\x38")
 SAVED_MODEL = "saved_model.pb"
-"""The file with a SavedModel's graphs."""
 _SNAPSHOT_KEYS = 200
-"""Bytes within which a snapshot has its first key."""
 _NETDEF = {4: VARINT, **dict.fromkeys((1, 2, 3, 5, 6, 7, 8, 9), BYTES)}
 _ONNX = {1: VARINT, 5: VARINT, **dict.fromkeys((2, 3, 4, 6, 7, 8, 14, 20, 25, 26), BYTES)}
 
 
 def is_json(head: bytes) -> bool:
-    """Whether a file contains JSON."""
     return head.lstrip()[:1] in (b"{", b"[")
 
 
 def is_inductor_export(head: bytes) -> bool:
-    """Whether a file is Inductor's export for a simulator: JSON that starts with nodes or sized buffers."""
+    """Whether a file is Inductor's export: JSON with nodes or sized buffers."""
     found = _EXPORT_START.match(head)
     return found is not None and (found[1] == b"nodes" or _EXPORT_SIZE.search(head) is not None)
 
@@ -44,19 +41,16 @@ def is_text_net(head: bytes) -> bool:
 
 
 def is_binary_net(head: bytes) -> bool:
-    """Whether a file is a binary NetDef: fields have the expected wire types, and one is an op."""
     found = _fields(head)
     return all(_NETDEF.get(number) == wire for number, wire in found) and (2, BYTES) in found
 
 
 def is_onnx(head: bytes) -> bool:
-    """Whether a file is an ONNX model: fields have the expected wire types, and one is the IR version."""
     found = _fields(head)
     return all(_ONNX.get(number) == wire for number, wire in found) and (1, VARINT) in found
 
 
 def is_hlo_text(head: bytes) -> bool:
-    """Whether a file contains an HLO module as text."""
     return _HLO_START.match(head) is not None
 
 
@@ -69,7 +63,7 @@ def is_hlo_proto(head: bytes) -> bool:
 
 
 def is_mlir(head: bytes) -> bool:
-    """Whether a file is an MLIR module, such as StableHLO, as text or bytecode."""
+    """Whether a file is an MLIR module, as text or bytecode."""
     return head.startswith(b"ML\xefR") or _MLIR_START.match(head) is not None
 
 
@@ -80,7 +74,6 @@ def is_text_graph(head: bytes) -> bool:
 
 
 def is_memory_snapshot(head: bytes) -> bool:
-    """Whether a file is a PyTorch memory snapshot: a pickle with its first keys."""
     return head[:1] == b"\x80" and any(key in head[:_SNAPSHOT_KEYS] for key in (b"segments", b"device_traces"))
 
 
@@ -119,11 +112,10 @@ KINDS: tuple[tuple[str, Callable[[bytes], bool]], ...] = (
     ("caffe2", lambda head: is_text_net(head) or is_binary_net(head)),
     ("memory_snapshot", is_memory_snapshot),
 )
-"""Kinds of files and their tests, most certain first. Frameworks are listed by name."""
+"""Most certain first."""
 
 
 def kind_of_file(name: str) -> str | None:
-    """Return the kind of a readable file, or None."""
     try:
         path = Path(name)
         head = next(read_blocks(path / SAVED_MODEL if os.path.isdir(path) else path), b"")
@@ -133,7 +125,7 @@ def kind_of_file(name: str) -> str | None:
 
 
 def _is_hlo_module(head: bytes) -> bool:
-    """Whether a message starts like an HloModuleProto: two names, then a computation with instructions."""
+    """Whether a message starts with two names, then a computation with instructions."""
     found = begun_fields(head)
     start = [next(found, BROKEN) for _ in range(3)]
     if [(number, wire) for number, wire, _ in start] != [(1, BYTES), (2, BYTES), (3, BYTES)]:

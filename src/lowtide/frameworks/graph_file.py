@@ -15,21 +15,16 @@ class GraphModel(UnrunnableModel):
 
     @property
     def file_endings(self) -> tuple[str, ...]:
-        """The endings of graph files."""
         return (".graph.json", ".graph.json.gz")
 
     def apply(self, plan: Plan) -> Graph:
-        """Return the graph in the plan's order.
-
-        Raises PlanError for an invalid plan, UnsupportedError for one that recomputes ops.
-        """
+        """Return the graph in the plan's order. Raises errors of `order_of`."""
         return reorder_graph(self.graph, self.order_of(plan))
 
     def save(self, plan: Plan, path: Path) -> None:
-        """Write the reordered graph as a graph file."""
         write_graph_file(self.apply(plan), path)
 
 
 def open_graph_file(path: str | Path) -> GraphModel:
-    """Open a graph file. Raises InputError and its subclasses."""
+    """Open a graph file. Raises InputError."""
     return GraphModel(read_graph_file(path))

@@ -28,11 +28,9 @@ class SnapshotModel(UnrunnableModel):
 
     @property
     def recorded(self) -> tuple[Recorded, ...]:
-        """The peak of each device with events."""
         return self._recorded
 
     def apply(self, plan: Plan) -> NoReturn:
-        """Raise UnsupportedError, because a snapshot cannot be run."""
         raise UnsupportedError("a memory snapshot cannot be run; write a plan file (.plan.json)")
 
 
@@ -40,7 +38,7 @@ def open_snapshot(path: str) -> SnapshotModel:
     """Open a memory snapshot of `torch.cuda.memory._dump_snapshot`, without running its code.
 
     Each allocation, free and failed request becomes an op. Earlier blocks are inputs if freed later, else persistent.
-    Blocks alive at the end are outputs. O(events). Raises InputError, and MalformedInputError for an invalid or empty
+    Blocks alive at the end are outputs. O(events). Raises InputError; MalformedInputError for an invalid or empty
     snapshot.
     """
     snapshot = _load(path)
@@ -76,7 +74,6 @@ class _Events:
         self._last_time: int | None = None
 
     def add(self, events: list[Mapping[str, Any]]) -> None:
-        """Add all events. A free without an allocation belongs to an earlier block."""
         lifetimes = _lifetimes(events)
         alive: dict[int, int] = {}
         before = [event for event, known in zip(events, lifetimes, strict=True) if known == Lifetime.DONATED]
@@ -122,7 +119,6 @@ class _Events:
 
 
 def _lifetimes(events: list[Mapping[str, Any]]) -> list[Lifetime | None]:
-    """Return each allocation's lifetime class, DONATED for a free without an allocation, else None."""
     found: list[Lifetime | None] = [None] * len(events)
     alive: dict[int, int] = {}
     for number, event in enumerate(events):  # an event "oom" has no address
@@ -136,7 +132,7 @@ def _lifetimes(events: list[Mapping[str, Any]]) -> list[Lifetime | None]:
 
 
 class _DataOnly(pickle.Unpickler):
-    """Unpickles plain data only, without imports or calls."""
+    """Unpickler of plain data, without imports or calls."""
 
     def find_class(self, module_name: str, global_name: str) -> NoReturn:
         raise pickle.UnpicklingError(f"it refers to {module_name}.{global_name}, but a snapshot contains data only")

@@ -1,7 +1,6 @@
 """The interface between the planner and a framework: read a program, apply a plan, measure both.
 
-A framework subclasses `Model` and overrides the methods it supports. By default, programs can only be planned; nothing
-is written, run or compiled, and each message names an alternative.
+A framework overrides the methods it supports. By default, programs can only be planned.
 """
 
 from abc import abstractmethod
@@ -40,7 +39,7 @@ class Model(Program):
 
     @property
     def file_endings(self) -> tuple[str, ...]:
-        """Endings of the files that `save` writes; empty if it writes none."""
+        """Of the files that `save` writes; empty if none."""
         return ()
 
     @abstractmethod
@@ -53,17 +52,17 @@ class Model(Program):
 
     @property
     def on_device(self) -> OnDevice | None:
-        """Figures of a program lowered for an absent device, or None."""
+        """Figures of a program for an absent device."""
         return None
 
     @property
     def recorded(self) -> tuple[Recorded, ...]:
-        """The peak of each device of a recording; empty for programs."""
+        """Of each device of a recording; empty for programs."""
         return ()
 
     @property
     def as_it_runs(self) -> tuple[Graph, Plan]:
-        """The program's graph as it runs without a plan, with that run as a plan."""
+        """The graph as it runs without a plan, with that run as a plan."""
         return self.graph, Plan.baseline(self.graph)
 
     def save(self, plan: Plan, path: Path) -> None:
@@ -77,11 +76,11 @@ class Model(Program):
 
     @property
     def takes_notes(self) -> bool:
-        """Whether files of this program can hold notes on nodes."""
+        """Whether files can hold notes on nodes."""
         return False
 
     def save_annotated(self, plan: Plan, path: Path) -> None:
-        """Write like `save`, with the plan's notes on nodes; raises the same errors."""
+        """Write like `save`, with the plan's notes on nodes."""
         raise UnsupportedError(f"{path} has no room for notes; leave out --annotate")
 
     def check_measurable(self) -> None:
@@ -96,7 +95,7 @@ class Model(Program):
 
     @abstractmethod
     def measure_costs(self) -> Prices:
-        """Run each op alone and return its time. Raises UnsupportedError if impossible."""
+        """Run each op alone and return its time. Raises UnsupportedError."""
 
     def with_host(self, host: Host) -> "Model":
         """Return the program with a host for copies."""
@@ -105,8 +104,7 @@ class Model(Program):
     def reason_to_keep(self, plan: Plan, allowed_bytes: int | None, measured: Measurement | None) -> str | None:
         """Return in one sentence why the program is better without the plan; None if the plan helps.
 
-        Only programs whose runtime itself finds a good order have reasons. `allowed_bytes` limits the first memory
-        space. Measured peaks count before simulated ones.
+        Only programs whose runtime finds a good order have reasons. Measured peaks count before simulated ones.
         """
         return None
 
@@ -121,19 +119,19 @@ class Model(Program):
 
     @property
     def is_reordered_by_runtime(self) -> bool:
-        """Whether a runtime optimizes and orders the program before running it."""
+        """Whether a runtime optimizes and orders the program first."""
         return False
 
     @property
     def level(self) -> str | None:
-        """The level of runtime optimizations already in the program, if any."""
+        """Of runtime optimizations already in the program, if any."""
         return None
 
     def optimized(self, level: str | None, *, for_this_machine: bool = False) -> "Model":
-        """Return the program as its runtime would run it at a level, by default the highest with equal bits anywhere.
+        """Return the program as its runtime runs it at a level, by default the highest with equal bits anywhere.
 
-        `for_this_machine` is the last level, possibly for one kind of processor. Raises UsageError for an unknown
-        level, UnsupportedError if the runtime does not load the program.
+        The last level (`for_this_machine`) may suit one kind of processor only. Raises UsageError for an unknown level,
+        UnsupportedError if the runtime does not load the program.
         """
         return self
 
@@ -143,7 +141,7 @@ class Model(Program):
         return False
 
     def runtime_peaks(self, plan: Plan) -> RuntimePeaks | None:
-        """Return the unmodified and planned peaks in the runtime's own order, if it has one."""
+        """Return the unmodified and planned peaks in the runtime's order, if any."""
         return None
 
     def runtime_runs(self, plan: Plan) -> Sequence[RuntimeRun]:
@@ -151,20 +149,19 @@ class Model(Program):
         return ()
 
     def compiled(self) -> object | None:
-        """Compile the program and return the compiler's own program; None without a compiler."""
+        """Return the compiler's own program; None without a compiler."""
         return None
 
     def compiled_memory(self, plan: Plan) -> Sequence[CompiledMemory]:
-        """Compile and run the unmodified and planned program; return their memory. Raises PlanError."""
+        """Return the memory of the unmodified and planned program, compiled and run. Raises PlanError."""
         return ()
 
     def reserved(self) -> Reserved | None:
-        """Return the bytes that the framework reserved for the program, if reported."""
+        """Return the bytes that the framework reserved, if reported."""
         return None
 
 
 def is_model(source: object) -> TypeGuard[Model]:
-    """Return whether `source` is a `Model`."""
     return isinstance(source, Model)
 
 
@@ -172,33 +169,25 @@ class UnrunnableModel(Model):
     """A program to plan and reorder, but not run."""
 
     KIND: ClassVar[str]
-    """The kind of program in messages: "a graph file"."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
 
     @property
     def graph(self) -> Graph:
-        """The graph of the program."""
         return self._graph
 
     def check_measurable(self) -> NoReturn:
-        """Raise UnsupportedError: there are no kernels."""
         raise UnsupportedError(f"{self.KIND} cannot be run, so there is nothing to measure; leave out --measure")
 
     def measure(self, plan: Plan) -> Measurement:
-        """Raise UnsupportedError: there are no kernels to run."""
         self.check_measurable()
 
     def measure_costs(self) -> Prices:
-        """Raise UnsupportedError: there are no kernels to run."""
         raise UnsupportedError(f"{self.KIND} has no kernels to run; price it by a profile, --costs eager or fused")
 
     def order_of(self, plan: Plan) -> NDArray[np.int32]:
-        """Return a plan's order, each op once.
-
-        Raises PlanError for a plan that is wrong for this graph, UnsupportedError for one that recomputes ops.
-        """
+        """Return a plan's order. Raises PlanError for a wrong plan, UnsupportedError if it recomputes ops."""
         verify(self._graph, plan, check_capacity=False)
         order = plan.order()
         if len(order) != self._graph.n_ops or len(np.unique(order)) != len(order):
@@ -217,17 +206,13 @@ class HostedModel(Model):
 
     @property
     def graph(self) -> Graph:
-        """The graph of the program with its host."""
         return self._graph
 
     def apply(self, plan: Plan) -> NoReturn:
-        """Raise UnsupportedError: this framework cannot copy to a host by a plan."""
         raise UnsupportedError("this framework cannot copy to a host by a plan; write a plan (.plan.json)")
 
     def measure(self, plan: Plan) -> Measurement:
-        """Raise UnsupportedError, as `apply` does."""
         self.apply(plan)
 
     def measure_costs(self) -> Prices:
-        """Return the ops' times, which do not depend on a host."""
         return self._model.measure_costs()

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from lowtide.engine.planning.measured import Agreement
 
 _MOST_RUNS = 5
-"""Most runs of the unmodified program. Parallel sums of few numbers rarely differ."""
 
 T = TypeVar("T")
 
@@ -22,8 +21,8 @@ def compare_outputs(
 ) -> Agreement:
     """Return how planned outputs agree with unmodified ones.
 
-    If bits differ, the unmodified program runs up to four more times and is compared with itself: some kernels sum in
-    another order in each run. `difference` returns 0 for equal bits; default: `largest_difference`.
+    If bits differ, the unmodified program runs up to four more times: some kernels sum in another order in each run.
+    `difference` returns 0 for equal bits.
     """
     differ: Callable[[Any, Any], float] = difference or largest_difference
     largest = differ(plain, planned)
@@ -39,9 +38,9 @@ def compare_outputs(
 
 
 def largest_difference(one: Any, other: Any) -> float:
-    """Return the largest difference of nested sequences or mappings of arrays, relative to each array's maximum.
+    """Return the largest difference of nested arrays, relative to each array's maximum.
 
-    Return 0 for equal bits only, 1 if types, shapes or other values than numbers differ.
+    It is 0 for equal bits only, 1 if types, shapes or other values differ.
     """
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         ours, theirs = cast("Mapping[Any, Any]", one), cast("Mapping[Any, Any]", other)

@@ -6,16 +6,15 @@ from contextlib import suppress
 from pathlib import Path
 
 _POPULATE_READ = 22
-"""MADV_POPULATE_READ, which Python does not define."""
 
 
 class ResidentGrowth:
-    """Growth of resident memory since the object's creation."""
+    """Growth of resident memory since its creation."""
 
     def __init__(self, *, load_files: bool = True) -> None:
         """Release unused memory, so that it does not hide growth, and start measuring.
 
-        With `load_files`, pages of mapped files are loaded first, and so not counted.
+        With `load_files`, pages of mapped files are loaded first and not counted.
         """
         gc.collect()
         with suppress(AttributeError, OSError):
@@ -27,20 +26,17 @@ class ResidentGrowth:
         self._before = status_bytes("VmRSS")
 
     def highest_bytes(self) -> int | None:
-        """Return the largest growth since the start, or None if not reported."""
+        """Return the largest growth, or None if not reported."""
         after = self.resident_bytes()
         return None if self._before is None or after is None else after - self._before
 
     def resident_bytes(self) -> int | None:
-        """Return the process's highest resident memory since the start, or None."""
+        """Return the highest resident memory since the start, or None."""
         return status_bytes("VmHWM")
 
 
 def _load_files() -> None:
-    """Load the pages of all mapped files, if possible (Linux from 5.14 on).
-
-    Otherwise code would become resident when it first runs: megabytes that are shared and can be dropped.
-    """
+    """Load the pages of all mapped files (Linux from 5.14 on), or code would become resident when it first runs."""
     with suppress(AttributeError, OSError):
         library = ctypes.CDLL(None)
         for line in Path("/proc/self/maps").read_text().splitlines():
@@ -51,7 +47,7 @@ def _load_files() -> None:
 
 
 def status_bytes(field: str) -> int | None:
-    """Return a figure about this process, such as VmRSS, or None if not reported."""
+    """Return a figure such as VmRSS, or None if not reported."""
     with suppress(OSError):
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith(field):

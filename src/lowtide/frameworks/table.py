@@ -17,53 +17,44 @@ GRAPH_INTERFACE = (
     "get_tensor_size",
     "is_tensor_final",
 )
-"""Methods that identify a Mesh-TensorFlow GraphInterface of any class."""
+"""Methods that identify a Mesh-TensorFlow GraphInterface."""
 
 LOADED_EXECUTABLE = ("hlo_modules", "get_compiled_memory_stats", "get_output_layouts")
-"""Methods that identify an XLA executable of any class."""
+"""Methods that identify an XLA executable."""
 
 OpenModel = Callable[[Any, Mapping[str, int]], Model]
-"""Opens a model from a source and sizes of dynamic dimensions by name."""
+"""Opens a model, with sizes of dynamic dimensions by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Framework:
-    """Properties of a framework that is not loaded."""
-
     name: str
-    """Name of the framework, its folder and its public module, `lowtide.NAME`."""
+    """Also the name of its folder and its public module, `lowtide.NAME`."""
     model: str
-    """The model class, as "module:Class"."""
+    """As "module:Class"."""
     extra: str | None = None
-    """The extra of lowtide that installs it, if any."""
     file_endings: tuple[str, ...] = ()
-    """Endings of program files, in lower case."""
     writes: tuple[str, ...] = ()
     """Endings of planned programs; a model's `file_endings` are a subset."""
     packages: tuple[str, ...] = ()
-    """Packages and classes of the objects that it reads, with subclasses, besides its own folder."""
+    """Packages and classes of objects that it reads, besides its own folder."""
     trusting_model: str | None = None
     """Function that opens files that may run code, as "module:function"; None if no file may."""
     reads_calls: bool = False
-    """Whether it reads tuples (function or module, example inputs).
-
-    Their types select the framework; the first with this flag is the default.
-    """
+    """Whether it reads tuples (function or module, example inputs). The first such framework is the default."""
 
     needs_more: tuple[str, ...] = ()
-    """Methods of objects that lack information: only the public model class, with arguments, reads them."""
+    """Methods of objects that only the public model class reads, with more arguments."""
 
     writes_only: tuple[str, ...] = ()
-    """Classes of objects that can be saved; empty for all."""
+    """Classes that can be saved; empty for all."""
 
     writes_only_with: str = ""
-    """Condition for saving these, for messages."""
 
     methods: tuple[str, ...] = ()
-    """Methods that identify objects of unknown packages; empty if only packages count."""
+    """Methods that identify objects of unknown packages."""
 
     def owns(self, source: Any) -> bool:
-        """Return whether an object has all `methods`, or a class or base class from the packages."""
         if _has(source, self.methods):
             return True
         packages = (*self.packages, f"{__package__}.{self.name}")
@@ -71,15 +62,14 @@ class Framework:
         return any(home.startswith(f"{package}.") for home in homes for package in packages)
 
     def endings_for(self, source: Any) -> tuple[str, ...]:
-        """Return the file endings of a planned program that is not read yet."""
         kinds = [base.__name__ for base in type(source).__mro__]
         written = isinstance(source, str | Path) or not self.writes_only or set(kinds) & set(self.writes_only)
         return self.writes if written else ()
 
     def load(self, *, trust: bool = False) -> OpenModel:
-        """Import the model class or, with `trust`, the function that opens files that may run code.
+        """Import the model class or, with `trust`, the function for files that may run code.
 
-        Raises MissingExtraError if the framework cannot be imported.
+        Raises MissingExtraError.
         """
         module, _, attribute = ((self.trusting_model if trust else None) or self.model).partition(":")
         try:
@@ -158,7 +148,6 @@ FRAMEWORKS = (
 
 
 def framework_of(source: Any) -> Framework | None:
-    """Return the framework that reads an object, or None."""
     if not isinstance(source, tuple | list):
         return next((framework for framework in FRAMEWORKS if framework.owns(source)), None)
     callers = [framework for framework in FRAMEWORKS if framework.reads_calls]
@@ -192,13 +181,13 @@ def _has(source: Any, methods: Iterable[str]) -> bool:
 
 
 def framework_of_file(name: str, kind: str | None) -> Framework | None:
-    """Return the framework that reads a file, by its kind of content, else by name, if any."""
+    """Return the framework that reads a file, by kind of content, else by name."""
     known = next((framework for framework in FRAMEWORKS if framework.name == kind), None)
     return known or next((framework for framework in FRAMEWORKS if name.lower().endswith(framework.file_endings)), None)
 
 
 def require(name: str) -> None:
-    """Raise MissingExtraError unless a framework's packages are installed."""
+    """Raise MissingExtraError unless a framework is installed."""
     framework = next(framework for framework in FRAMEWORKS if framework.name == name)
     for package in framework.packages:
         if framework.extra is not None and find_spec(package) is None:

@@ -16,11 +16,9 @@ class Releases:
     newest: tuple[int, int]
 
     def include(self, installed: str) -> bool:
-        """Return whether the installed version is in the range."""
         return self.oldest <= _release(installed) <= self.newest
 
     def warn(self, installed: str) -> None:
-        """Warn once if the installed version is outside of the range."""
         if not self.include(installed):
             found = installed.partition("+")[0]
             message = f"lowtide is tested with {self.name} {self._range}; {found} is installed"
@@ -42,7 +40,6 @@ class Releases:
 
 
 def _release(version: str) -> tuple[int, int]:
-    """Return major and minor number of a version such as "2.14.1+cu130", else (0, 0)."""
     found = re.match(r"(\d+)\.(\d+)", version)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 

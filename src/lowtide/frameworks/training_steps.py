@@ -11,7 +11,6 @@ from lowtide.engine.graph import Graph
 from lowtide.engine.planning.program import FormName
 
 STEP_AND_BATCH = "(lowtide.torch.TrainingStep(model, loss_function, optimizer), batch)"
-"""The result of a user's function that builds a training step."""
 SourceKind = Literal["config", "id", "callable", "sent"]
 OptimizerName = Literal["adamw", "adam", "sgd", "adafactor"]
 PrecisionName = Literal["float32", "bfloat16", "float16", "amp"]
@@ -30,25 +29,25 @@ class Recipe:
     main: str | None = None
     optimizer: OptimizerName = "adamw"
     precision: PrecisionName = "float32"
-    """Type of weights and activations; "amp" computes in bfloat16 with float32 weights."""
+    """For "amp", weights are float32, and computations run in bfloat16."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """Build and read a training step as PyTorch runs it eagerly; answered by `Step`, or None for another program."""
+    """Build and read a step as PyTorch runs it eagerly; answered by `Step`, or None for another program."""
 
     device: Device | None
     """None for tensors on "meta", whose attention is plain products."""
     recipe: Recipe
     batch: int | None = None
-    """Size of the inputs' first dimension; None for the program's."""
+    """First dimension of the inputs; None for the program's."""
     sequence: int | None = None
-    """Tokens of each row, for language models; None for their usual number."""
+    """Tokens per row; None for the usual number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadInChunks:
-    """Read a request's step in chunks, equal up to rounding; answered by a `Graph` or None."""
+    """Read a step in chunks, equal up to rounding; answered by a `Graph` or None."""
 
     step: Read
     form: FormName
@@ -56,31 +55,28 @@ class ReadInChunks:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Step:
-    """A training step as PyTorch runs it eagerly, with its chosen sizes."""
+    """A training step as PyTorch runs it eagerly, with its sizes."""
 
     graph: Graph
     batch: int | None
-    """None if the inputs have no common first dimension."""
+    """None without a common first dimension."""
     sequence: int | None
-    """None if the model has no sequences."""
     longest: int | None
-    """Most tokens that the model accepts; None if unknown."""
+    """Most tokens that the model accepts."""
     settings: str
-    """Optimizer and precision in words; empty if the program chooses them."""
+    """Optimizer and precision; empty if the program chooses them."""
     code: Sequence[str]
     parts: tuple[str, ...]
-    """Arguments of `training_step` in the code: model, loss function and optimizer; empty for a function."""
+    """Model, loss function and optimizer in the code; empty for a function."""
     options: tuple[str, ...] = ()
-    """Its other arguments that the program chooses."""
     given: str = ""
-    """The user's object that the code takes as an argument, with `batch`; empty if the code makes both."""
+    """The user's object that the code takes with `batch`; empty if the code makes both."""
     moves_parameters: bool = True
-    """Whether parameters can live on the host."""
     call: Literal["*batch", "**batch", "batch"]
 
 
 def require_transformers(name: str) -> None:
-    """Raise UsageError if the package that reads configurations of Hugging Face is not installed."""
+    """Raise UsageError unless transformers is installed."""
     if find_spec("transformers") is None:
         raise UsageError(
             f"{name!r} is a configuration of Hugging Face, which needs transformers; "

@@ -17,7 +17,7 @@ Content = bytes | memoryview
 
 
 class WireError(MalformedInputError):
-    """An invalid message: the problem `what` at byte `at`."""
+    """The problem `what` at byte `at`."""
 
     def __init__(self, at: int, what: str) -> None:
         super().__init__(f"invalid message at byte {at}: {what}; check that the file is complete")
@@ -35,7 +35,7 @@ def named_errors(where: str) -> Generator[None]:
 
 
 def read_varint(content: Content, at: int, stop: int) -> tuple[int, int]:
-    """Return a number and its end. Raises WireError if it does not end."""
+    """Return a number and its end. Raises WireError."""
     value = shift = 0
     for place in range(at, min(at + 10, stop)):
         byte = content[place]
@@ -47,7 +47,7 @@ def read_varint(content: Content, at: int, stop: int) -> tuple[int, int]:
 
 
 def read_tag(content: Content, at: int, stop: int) -> tuple[int, int, int]:
-    """Return a field's number and wire type, and the start of its value. Raises WireError for an invalid tag."""
+    """Return a field's number and wire type, and the start of its value. Raises WireError."""
     tag, value_at = read_varint(content, at, stop)
     if tag >> 3 == 0 or tag >= _LARGEST_TAG:
         raise WireError(at, "invalid field number")
@@ -55,13 +55,12 @@ def read_tag(content: Content, at: int, stop: int) -> tuple[int, int, int]:
 
 
 def check_end(at: int, size: int, stop: int) -> None:
-    """Raise WireError if fewer than `size` bytes are left."""
     if size > stop - at:
         raise WireError(at, f"{size} bytes expected, {stop - at} left")
 
 
 def skip_value(content: Content, number: int, wire: int, at: int, stop: int, depth: int = 0) -> int:
-    """Return the end of a field's value. Raises WireError for an invalid one."""
+    """Return the end of a field's value. Raises WireError."""
     if wire == VARINT:
         return read_varint(content, at, stop)[1]
     if wire == BYTES:
@@ -89,9 +88,9 @@ def _skip_group(content: Content, number: int, at: int, stop: int, depth: int) -
 
 
 def fields(content: Content, start: int, stop: int) -> Iterator[tuple[int, int, int, int, int]]:
-    """Yield each field: number, wire type, its start, the start of its value, its end.
+    """Yield number, wire type, start, start of the value, and end of each field. Raises WireError.
 
-    The value of a field of bytes starts after its length. Raises WireError for an invalid message.
+    The value of bytes starts after their length.
     """
     at = start
     while at < stop:
@@ -104,7 +103,7 @@ def fields(content: Content, start: int, stop: int) -> Iterator[tuple[int, int, 
 
 
 def encode_varint(value: int) -> bytes:
-    """Return the encoded number. Negative numbers need ten bytes."""
+    """Return the encoded number; negative ones need ten bytes."""
     value &= 2**64 - 1
     pieces = bytearray()
     while value > 127:
@@ -115,25 +114,21 @@ def encode_varint(value: int) -> bytes:
 
 
 def encode_bytes(number: int, content: Content) -> bytes:
-    """Return a field of bytes, text or a message."""
     return encode_size(number, len(content)) + bytes(content)
 
 
 def encode_size(number: int, size: int) -> bytes:
-    """Return the tag and length of a field of bytes, text or a message."""
     return encode_varint(number << 3 | BYTES) + encode_varint(size)
 
 
 def encode_number(number: int, value: int) -> bytes:
-    """Return a field with a number."""
     return encode_varint(number << 3 | VARINT) + encode_varint(value)
 
 
 def begun_fields(message: bytes) -> Iterator[tuple[int, int, int | bytes]]:
     """Yield number, wire type and value of each field in bytes that may be cut off, or no message at all.
 
-    The last value may be incomplete. An invalid field yields `BROKEN` and ends the iteration; a cut-off number only
-    ends it.
+    The last value may be incomplete. An invalid field yields `BROKEN` and ends the iteration.
     """
     at, stop = 0, len(message)
     while at < stop:

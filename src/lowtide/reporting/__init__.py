@@ -1,5 +1,4 @@
 """Turn results into text for people, JSON for programs, pages and exports.
 
-Each verb has a module that writes its result as text (`to_text`) and as JSON (`to_json`). `fields` declares the JSON
-objects and their schemas. Text uses one unit per page, so that figures can be compared at a glance.
+Each verb has a module that writes its result as text (`to_text`) and as JSON (`to_json`), declared in `fields`.
 """

@@ -23,7 +23,6 @@ class ClaimFields(TypedDict):
 
 
 def claims_to_json(claims: Iterable[Claim]) -> list[ClaimFields]:
-    """Return claims as JSON objects."""
     return [fields_of(ClaimFields, claim) for claim in claims]
 
 

@@ -27,18 +27,18 @@ class Comparison:
     graph: Graph
     rows: list[Candidate]
     claims: list[Claim]
-    """Lower bounds over all orders, per memory space."""
+    """Lower bounds over all orders."""
     reserved: Reserved | None = None
     """Memory that the framework reserved for the program, if known."""
 
     @property
     def unmodified_peak_bytes(self) -> dict[str, int]:
-        """Peak of the program without a plan, per space. The order `given` may also use optional in-place pairs."""
+        """Peak per space without a plan. The order `given` may differ: it may use optional in-place pairs."""
         return simulate(self.graph, Plan.baseline(self.graph)).peak_bytes
 
     @property
     def lower_bound_bytes(self) -> dict[str, int]:
-        """The lower bound per memory space, 0 if nothing is proven."""
+        """Per memory space, 0 if nothing is proven."""
         return {space.name: 0 for space in self.graph.spaces} | strongest(self.claims)
 
     def to_json(self) -> ComparedFields:
@@ -94,7 +94,6 @@ def claims_of_search(searched: Candidate, *, in_place: bool) -> list[Claim]:
 
 
 def _reserved_to_text(reserved: Reserved) -> list[str]:
-    """Return one line with the reserved bytes, and one line per reason why they differ from the peak."""
     return [
         f"{reserved.by}: {format_bytes(reserved.reserved_bytes)} reserved, temporaries "
         f"{format_bytes(reserved.temporary_bytes)}; lowtide, program order: {format_bytes(reserved.peak_bytes)}",
@@ -113,7 +112,7 @@ def compare_orders(
     effort: EffortName,
     progress: Report | None = None,
 ) -> Comparison:
-    """Order a graph by every scheduler. `reserved` is the framework's own figure; Ctrl-C ends the comparison."""
+    """Order a graph by every scheduler; Ctrl-C ends the comparison."""
     report, rows = progress or current_report(), list[Candidate]()
     for name in scheduler_names():
         report(f"ordering {graph.n_ops} ops ({name})")

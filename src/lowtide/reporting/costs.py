@@ -14,7 +14,6 @@ _MOST_NAMES = 8
 
 
 def costs_to_json(graph: Graph, prices: Prices) -> CostsFields:
-    """Return the fields of the JSON object."""
     return fields_of(
         CostsFields,
         prices,
@@ -25,7 +24,6 @@ def costs_to_json(graph: Graph, prices: Prices) -> CostsFields:
 
 
 def costs_to_text(graph: Graph, prices: Prices) -> str:
-    """Return the result as text."""
     total = float(prices.seconds.sum())
     lines = [f"{printable(graph.name)}: {graph.n_ops} ops take {total * 1000:.3f} ms on {prices.device}"]
     for kind, count, seconds in _kinds(graph, prices)[:_MOST_KINDS]:

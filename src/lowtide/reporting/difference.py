@@ -31,11 +31,10 @@ class HeldChange:
 
     @property
     def growth_bytes(self) -> int:
-        """Growth in bytes, negative if it shrank."""
         return self.after_bytes - self.before_bytes
 
     def written(self) -> str:
-        """Return the change as text: "relu x 8 -> x 9: 8.0 MiB -> 9.0 MiB (+1.0 MiB)"."""
+        """Return "relu x 8 -> x 9: 8.0 MiB -> 9.0 MiB (+1.0 MiB)"."""
         sign = "+" if self.growth_bytes >= 0 else "-"
         counts = "" if self.before_count == self.after_count else f" x {self.before_count} -> x {self.after_count}"
         before, after, growth = map(format_bytes, (self.before_bytes, self.after_bytes, abs(self.growth_bytes)))
@@ -62,15 +61,15 @@ class ProgramDifference:
     before_persistent_bytes: dict[str, int]
     after_persistent_bytes: dict[str, int]
     peak_op: dict[str, tuple[str | None, str | None]]
-    """Ops at the peak before and after, per memory space; None before the first op."""
+    """Before and after, per space; None before the first op."""
     held: tuple[HeldChange, ...]
-    """Changes at the peak, the largest first."""
+    """The largest change first."""
     new_ops: tuple[str, ...]
     gone_ops: tuple[str, ...]
     resized: tuple[Resized, ...]
     """The largest change first."""
     moved_addresses: int
-    """Number of common buffers with a new first address; 0 if a plan has no addresses."""
+    """Common buffers with a new first address; 0 if a plan has no addresses."""
 
     def __repr__(self) -> str:
         return self.to_text()
@@ -108,7 +107,7 @@ class ProgramDifference:
 def difference(before: Graph, before_plan: Plan, after: Graph, after_plan: Plan) -> ProgramDifference:
     """Compare two programs under their unverified plans. O(steps + e).
 
-    The changes in `held` of a memory space add up to the change of its peak.
+    The changes in `held` of a space add up to the change of its peak.
     """
     peaks = [simulate(graph, plan) for graph, plan in ((before, before_plan), (after, after_plan))]
     before_ops, after_ops = _peak_ops(before, before_plan, peaks[0]), _peak_ops(after, after_plan, peaks[1])
@@ -149,7 +148,6 @@ def _held(before: Graph, before_plan: Plan, after: Graph, after_plan: Plan) -> t
 
 
 def _peak_ops(graph: Graph, plan: Plan, footprint: Footprint) -> dict[str, str | None]:
-    """Return the op at the peak of every space; None if a space peaks before the first op."""
     runs = np.flatnonzero(plan.kinds == StepKind.RUN)
     last_runs = {space: runs[runs <= step] for space, step in footprint.peak_steps.items()}
     return {

@@ -1,4 +1,4 @@
-"""The result of `fits`: whether a program fits a device, and the cheapest techniques that make it fit."""
+"""The result of `fits` for one program."""
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +34,7 @@ from lowtide.reporting.table import printable
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class DeviceFit:
-    """Memory that a program needs in its first memory space, and the techniques that make it fit."""
+    """Whether a program fits in its first memory space, and with which techniques."""
 
     graph: Graph
     device_bytes: int
@@ -42,11 +42,11 @@ class DeviceFit:
     result: Result
     """Plan with the cheapest techniques that fit, or the one with the lowest peak."""
     techniques: Techniques | None
-    """Techniques that make it fit: empty if the unmodified program fits, None if nothing does."""
+    """Empty if the unmodified program fits, None if nothing does."""
     tried: tuple[Techniques, ...]
     """Sets of techniques in the order tried."""
     source: str | None = None
-    """Path or name of the program, for the command to use next."""
+    """Path or name of the program."""
     host: Host | None = None
     """The host to offload to, if any."""
 
@@ -57,7 +57,7 @@ class DeviceFit:
 
     @property
     def options(self) -> str:
-        """Options for `lowtide plan` and `lowtide optimize`; empty if none are needed or none help."""
+        """Options for `lowtide plan` and `optimize`; empty if none are needed or help."""
         if not self.techniques:
             return ""
         options = (
@@ -75,7 +75,7 @@ class DeviceFit:
 
     @property
     def next(self) -> str:
-        """The command or, for a program without a name, the call that plans with these techniques; or empty."""
+        """The command or, without a source, the call that plans with these techniques; or empty."""
         if not self.options:
             return ""
         if self.source is None:
@@ -133,7 +133,6 @@ class DeviceFit:
 
 
 def code_of_host(host: Host) -> str:
-    """Return the Python expression of a host."""
     capacity = "" if host.capacity_bytes is None else f", capacity_bytes={host.capacity_bytes}"
     return f"lowtide.Host(bandwidth_bytes_per_s={host.bandwidth_bytes_per_s!r}{capacity})"
 
@@ -150,11 +149,11 @@ def fit_device(
 ) -> DeviceFit:
     """Find the cheapest techniques with which a program fits a device, persistent buffers included.
 
-    Tries sets of techniques in the order of `ladder`, by default those of `ladder_for`. If one fits that puts state on
-    the host, updates there are tried too, if rounding is allowed, and taken if they cost less. Ignores the budget and
-    the techniques of the settings. `plan` replaces `plan_best_form`, whose errors are raised. `plan_updates` is used
-    for updates on the host. Techniques whose plans lower bounds exclude count as tried. If these are all, the plan of
-    lowest peak without offload is still searched.
+    Tries the sets of techniques in `ladder`, by default those of `ladder_for`; ignores the budget and the techniques of
+    the settings. If one fits that puts state on the host and rounding is allowed, updates there are tried, and taken if
+    they cost less. `plan` replaces `plan_best_form`, whose errors are raised; `plan_updates` is used for updates on the
+    host. Sets that lower bounds exclude count as tried. If these are all, the plan of lowest peak without offload is
+    still searched.
     """
     report, find = progress or current_report(), plan or partial(plan_best_form, program)
     first, *others = ladder_for(program, settings) if ladder is None else ladder
@@ -198,7 +197,6 @@ def fit_device(
 
 
 def _updates_on_host(program: Program) -> bool:
-    """Return whether updates of the program can run on its host."""
     return program.with_state_on_host(program.most_on_host, "host") is not None
 
 
@@ -210,9 +208,9 @@ def _updated(result: Result) -> str:
 def _is_far(
     program: Program, techniques: Techniques, results: Mapping[Techniques, Result], excluded: Sequence[Techniques]
 ) -> bool:
-    """Return whether chunks and offload were tried, and chunks miss more bytes than the state that offload moves.
+    """Return whether chunks and offload were tried, and chunks miss more bytes than offload moves.
 
-    Plans with both take long, so they are tried only if their state on the host may be enough.
+    Plans with both take long, so they are then left out.
     """
     in_chunks = results.get(techniques - {"offload"})
     if in_chunks is None or techniques - {ROUNDING} not in (*results, *excluded):
@@ -230,9 +228,9 @@ def _missed_bytes(result: Result) -> int:
 def ladder_for(program: Program, settings: PlanSettings, allow: Techniques | None = None) -> list[Techniques]:
     """Return the sets of techniques to try, cheapest first.
 
-    These are: none, techniques without extra time, recomputation, chunks that are equal up to rounding, if the program
-    has them, and offload, if the settings have a host. With `allow`, they have these techniques only, and chunks
-    wherever they may cost less than recomputation. Raises UsageError for techniques that have no effect.
+    These are: none, techniques without extra time, recomputation, chunks (equal up to rounding) if the program has
+    them, and offload if there is a host. `allow` restricts them, and allows chunks wherever they may cost less than
+    recomputation. Raises UsageError for techniques without effect.
     """
     without: dict[str, tuple[str, str]] = {}
     if settings.host is None:

@@ -1,4 +1,4 @@
-"""The result of `fits` for a training step: batch sizes or sequence lengths, and what each needs to fit a device."""
+"""The result of `fits` for a training step, by size."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,17 +35,17 @@ class SizeFit:
 
     @property
     def level(self) -> Level | None:
-        """The technique that makes it fit; None if nothing does."""
+        """None if nothing makes it fit."""
         return level_of(self.fit.techniques, in_chunks=self.in_chunks)
 
     @property
     def in_chunks(self) -> bool:
-        """Whether large products are computed in chunks, equal up to rounding."""
+        """Whether large products are computed in chunks."""
         return self.fit.result.form != "unmodified"
 
     @property
     def persistent_bytes(self) -> int:
-        """Bytes of weights, gradients that are kept, and optimizer state, also on the host."""
+        """Weights, kept gradients and optimizer state, also on the host."""
         return self.fit.result.persistent_bytes[self.fit.space] + self.fit.result.state_on_host_bytes
 
     @property
@@ -135,7 +135,7 @@ class FitTable:
         return fields_of(FitsSizesFields, self, sizes=[row.to_json() for row in self.rows])
 
     def to_text(self) -> str:
-        """Return the table and its notes, at most 80 columns wide, without `code`, whose lines are never wrapped."""
+        """Return the table and its notes, at most 80 columns wide, without `code`."""
         lines = [printable(self.name), f"  device           {printable(self.device)}"]
         lines += [f"  settings         {self.settings}"] if self.settings else []
         lines += ["", f"{self.axis:>9}  {'unchanged':>10}  {'planned':>10}"]
@@ -160,7 +160,6 @@ class FitTable:
 
 
 def level_of(techniques: Techniques | None, *, in_chunks: bool) -> Level | None:
-    """Return the level of a set of techniques; None for no set."""
     if techniques is None:
         return None
     if "offload" in techniques:

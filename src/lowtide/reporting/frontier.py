@@ -9,7 +9,6 @@ from lowtide.reporting.table import format_table, printable, table_width
 
 
 def frontier_to_json(frontier: Frontier) -> CurveFields:
-    """Return the fields of the JSON object."""
     points = [
         fields_of(
             PointFields,
@@ -24,7 +23,6 @@ def frontier_to_json(frontier: Frontier) -> CurveFields:
 
 
 def frontier_to_text(name: str, frontier: Frontier) -> str:
-    """Return the curve as text."""
     base = frontier.base_cost or 1.0
     rows = [
         [

@@ -28,12 +28,12 @@ class Limits:
     """Limits in bytes of the first memory space; None for no limit."""
 
     max_peak: int | None = None
-    """Limit of the peak, without persistent buffers."""
+    """Without persistent buffers."""
     max_total: int | None = None
-    """Limit of the peak with persistent buffers."""
+    """With persistent buffers."""
     max_arena: int | None = None
     max_growth: float | None = None
-    """Allowed growth of the peak over the base program, as a fraction."""
+    """Growth of the peak over the base program, as a fraction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,16 +46,14 @@ class Finding:
     bytes: int
     limit_bytes: int
     why: tuple[str, ...] = ()
-    """If the limit is exceeded: the largest tensors at the peak, or those that grew."""
+    """If exceeded: the largest tensors at the peak, or those that grew."""
 
     @property
     def ok(self) -> bool:
-        """Whether the figure is within the limit."""
         return self.bytes <= self.limit_bytes
 
     @property
     def sentence(self) -> str:
-        """The finding in one line."""
         name = self.rule.removeprefix("max-")
         figure = f"{name if name != 'growth' else 'peak'} of {printable(self.space)} {format_bytes(self.bytes)}"
         if self.ok:
@@ -74,11 +72,9 @@ class Gate:
 
     @property
     def ok(self) -> bool:
-        """Whether all figures are within their limits."""
         return all(finding.ok for finding in self.findings)
 
     def to_json(self) -> GateFields:
-        """Return the fields of the JSON object."""
         return fields_of(GateFields, self, findings=[fields_of(FindingFields, finding) for finding in self.findings])
 
 
@@ -87,8 +83,8 @@ def check_runs(
 ) -> Gate:
     """Check the limits of a program: unmodified or, with `planned`, as planned without a budget.
 
-    `runs` are the program and its run without a plan, then those that `max_growth` compares with, if any; both are
-    planned the same way. Raises UsageError without any limit, and for only one of growth and base.
+    `runs` are the program and its run without a plan, then those for `max_growth`, which are planned the same way.
+    Raises UsageError without any limit, and for only one of growth and base.
     """
     (graph, unplanned), (base, base_unplanned) = runs[0], runs[1] if len(runs) > 1 else (None, None)
     if limits == Limits():

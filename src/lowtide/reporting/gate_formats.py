@@ -10,7 +10,6 @@ from lowtide.reporting.table import printable
 
 
 def as_text(gates: Sequence[Gate]) -> str:
-    """Return one line per limit."""
     return "\n".join(
         f"{'ok  ' if finding.ok else 'FAIL'} {printable(gate.name)}: {finding.sentence}"
         for gate in gates
@@ -19,7 +18,7 @@ def as_text(gates: Sequence[Gate]) -> str:
 
 
 def as_github(gates: Sequence[Gate]) -> str:
-    """Return workflow commands of GitHub Actions: an error per exceeded limit, a notice per other limit."""
+    """Return an error of GitHub Actions per exceeded limit, a notice per other limit."""
     lines: list[str] = []
     for gate in gates:
         for finding in gate.findings:

@@ -40,16 +40,16 @@ class Inspection:
     cuts: list[LowerBound]
     """Bytes that a single op needs in any order, per space."""
     claims: list[Claim]
-    """Lower bounds over all orders, per space, from cuts or a search of all orders."""
+    """From cuts or a search of all orders."""
     bound_holders: list[BoundHolder]
-    """Tensors alive where the cuts are attained; sizes add up to the cuts."""
+    """Tensors alive at the cuts; their sizes add up to the cuts."""
     best: Plan
-    """Plan of the best order found by the search for the bound."""
+    """The best order found by the search for the bound."""
     holders: list[Holder]
 
     @property
     def lower_bound_bytes(self) -> dict[str, int]:
-        """The lower bound per memory space, 0 if nothing is proven."""
+        """Per memory space, 0 if nothing is proven."""
         return {space.name: 0 for space in self.graph.spaces} | strongest(self.claims)
 
     @classmethod
@@ -162,7 +162,6 @@ class Inspection:
 
 
 def _row(layers: Fold[Holder]) -> list[str]:
-    """Return a row of the table; repeated layers show their common properties."""
     first = layers.first
     size, made = format_bytes(layers.size_bytes), first.op or f"({first.lifetime})"
     if len(layers.holders) > 1:

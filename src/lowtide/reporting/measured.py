@@ -22,7 +22,7 @@ class MeasuredFields(TypedDict, total=False):
 
 
 def measured_to_json(measured: Measurement | None) -> MeasuredFields:
-    """Return the fields of the JSON object; empty if nothing was measured."""
+    """Return the fields; empty if nothing was measured."""
     if measured is None:
         return {}
     fields: MeasuredFields = {

@@ -29,11 +29,9 @@ class OnDevice:
     compiled_seconds: float
 
     def to_json(self) -> OnDeviceFields:
-        """Return the fields of the JSON object."""
         return fields_of(OnDeviceFields, self)
 
     def to_text(self, result: Result) -> str:
-        """Return the figures, with a plan's, as text."""
         space = result.graph.spaces[0].name
         allowed, planned = result.budget.allowed[space], result.peak_bytes[space]
         is_changed = result.reruns or result.form != "unmodified"

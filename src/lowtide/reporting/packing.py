@@ -13,7 +13,6 @@ def _n_hints(buffers: Buffers) -> int:
 
 
 def packed_to_json(buffers: Buffers, packed: Packed, capacity: int | None, seconds: float) -> PackFields:
-    """Return the fields of the JSON object."""
     return fields_of(
         PackFields,
         packed,
@@ -28,12 +27,11 @@ def packed_to_json(buffers: Buffers, packed: Packed, capacity: int | None, secon
 
 
 def _exactly(count: int) -> str:
-    """Return a figure in bytes, and in MiB if large; capacities are exact to the byte."""
+    """Return bytes, and MiB if large, since capacities are exact to the byte."""
     return f"{count} bytes" if count < 2**20 else f"{count} bytes, {format_bytes(count)}"
 
 
 def packed_to_text(name: str, buffers: Buffers, packed: Packed, capacity: int | None, seconds: float) -> str:
-    """Return the result as text."""
     gap = "no packing needs less" if packed.optimal else f"at most {percent(packed.gap)} above the smallest"
     holders = f"   (set by {len(packed.bound_holders)} buffers)" if packed.bound_holders else ""
     lines = [

@@ -32,7 +32,7 @@ class PlanDifference:
     before_copies: int
     after_copies: int
     moved_ops: int | None
-    """Number of ops whose first run moved; None for plans of different programs."""
+    """Ops whose first run moved; None for different programs."""
     changed_recomputation: tuple[int, ...]
     """Ops run more or less often, by index; empty for different programs."""
 

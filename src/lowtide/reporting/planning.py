@@ -16,7 +16,6 @@ _NAMES_SHOWN = 5
 
 
 def result_to_json(result: Result, offer: NextTechnique | None = None, on_device: OnDevice | None = None) -> PlanFields:
-    """Return the fields of the JSON object."""
     some = {} if on_device is None else {"on_device": on_device.to_json()}
     return fields_of(
         PlanFields,
@@ -35,7 +34,6 @@ def result_to_json(result: Result, offer: NextTechnique | None = None, on_device
 
 
 def result_to_text(result: Result, measured: Measurement | None = None, offer: NextTechnique | None = None) -> str:
-    """Return the result as text, the outcome first."""
     after, before, where = result.peak_bytes, result.baseline_peak_bytes, ""
     if result.transfers.bytes_out:  # offloaded bytes count in another memory space
         space = next(iter(after))
@@ -85,7 +83,6 @@ def result_to_text(result: Result, measured: Measurement | None = None, offer: N
 
 
 def compiled_to_text(compiled: CompiledMemory) -> str:
-    """Return a compiled program's memory as text: predicted, reported, reserved and allocated."""
     lines = [
         f"  compiled, {compiled.name}",
         f"    predicted      {format_bytes(compiled.predicted_bytes)}   (peak of the graph with arguments and results)",
@@ -104,7 +101,6 @@ def compiled_to_text(compiled: CompiledMemory) -> str:
 
 
 def _why_no_gain(result: Result) -> str:
-    """Return why the peak is not lower, and what may help."""
     graph = result.graph
     if graph.n_ops > MOST_OPS:
         return "--curve shows the gain and the cost of recomputation"
@@ -123,7 +119,6 @@ def _arena(result: Result) -> list[str]:
 
 
 def _extra(result: Result) -> str:
-    """Return the time that the plan adds with its parts, the lower bound, and the number of recomputed runs."""
     base = result.unmodified_cost or 1.0
     parts: list[str] = []
     if result.moved_cost > 0 and result.updated_on_host_bytes:
@@ -147,7 +142,6 @@ def _extra(result: Result) -> str:
 
 
 def _transfers(result: Result) -> str:
-    """Return the bytes copied, and the time of copies that compute hides or waits for."""
     base, transfers = result.base_cost or 1.0, result.transfers
     return (
         f"{format_bytes(transfers.bytes_out)} to the host and back; copies overlap with "
@@ -177,19 +171,16 @@ def _where_updated(result: Result) -> str:
 
 
 def _communication(result: Result) -> str:
-    """Return the share of collectives in the run time, and the part that computation hides."""
     base, collectives = result.base_cost or 1.0, result.communication
     hidden = 1 - collectives.exposed_seconds / collectives.seconds
     return f"{percent(collectives.seconds / base)} of the run time, {percent(hidden)} hidden by computation"
 
 
 def level_to_json(level: str, rewritten: Rewritten) -> LevelFields:
-    """Return the fields for a program rewritten by its framework's optimizer."""
     return fields_of(LevelFields, rewritten, level=level)
 
 
 def level_to_text(level: str, rewritten: Rewritten) -> str:
-    """Return the result of a level as text."""
     lines = [f"level {level}, peaks estimated by the framework:"]
     for device, before in rewritten.before_bytes.items():
         lines.append(f"  {device}: {format_bytes(before)} before, {format_bytes(rewritten.after_bytes[device])} after")

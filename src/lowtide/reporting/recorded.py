@@ -58,21 +58,21 @@ class Recorded:
     peak_event: int
     """Position among the events; 0 is before the first."""
     peak_bytes: int
-    """Most allocated bytes, with the request that failed at the peak, if any."""
+    """Includes a request that failed at the peak."""
     failed_bytes: int | None
-    """Size of the request at the peak that failed for lack of memory."""
+    """Size of the request that failed at the peak."""
     failed_at: str | None
     device_free_bytes: int | None
     """Memory that the driver had left for this request."""
     reserved_bytes: int | None
-    """Memory that PyTorch had reserved at the peak; None if the snapshot has no complete segments."""
+    """Bytes that PyTorch had reserved at the peak; None without complete segments."""
     kept_bytes: int
     """Tensors from before the recording that are never freed, like weights."""
     largest_bytes: int
     """The largest other tensor."""
     largest_at: str
     lines: tuple[RecordedLine, ...]
-    """The tensors at the peak by source line, largest sum first. They add up to the peak."""
+    """Largest sum first; they add up to the peak."""
 
     @property
     def fragmentation_bytes(self) -> int | None:
@@ -86,7 +86,7 @@ class Recorded:
 
     @property
     def most_saved_bytes(self) -> int:
-        """Upper bound on what such a plan takes off the peak."""
+        """Upper bound on the bytes that such a plan saves."""
         return self.peak_bytes - self.floor_bytes
 
     def to_json(self) -> RecordedFields:

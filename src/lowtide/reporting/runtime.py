@@ -8,11 +8,11 @@ from lowtide.engine.planning.measured import Measurement, RuntimePeaks, RuntimeR
 from lowtide.reporting.fields import OutlookFields, RuntimeFields
 
 _TOLERATED = 0.02
-"""Tolerated difference of predicted and measured figures, relative to the larger."""
+"""Tolerated error of predictions, relative to the larger figure."""
 _PROCESS_BYTES = 2**19
-"""Additional tolerance of resident memory, for the heap and the page size."""
+"""For the heap and the page size."""
 _COUNTER_BYTES = 2**12
-"""Predicted gains up to this size need not be measured: the runtime has counters of its own."""
+"""Smaller predicted gains need not be measured: the runtime has counters of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,11 +27,9 @@ class RuntimeOutlook:
     """Peak of the best plan found, if its order is followed."""
 
     def to_json(self) -> OutlookFields:
-        """Return the fields of the JSON object."""
         return fields_of(OutlookFields, self, runtime_peaks=self.peaks)
 
     def to_text(self) -> str:
-        """Return the figures as text."""
         return "\n".join(
             [
                 "Peak memory by runtime:",
@@ -56,7 +54,7 @@ class RuntimeReport:
     baseline_bytes: int
     measured: Measurement | None
     session_bytes: int | None = None
-    """Arena of lowtide's session for the plan, without inputs; None without addresses."""
+    """Arena of lowtide's session, without inputs; None without addresses."""
 
     @property
     def doubts(self) -> tuple[str, ...]:
@@ -92,7 +90,6 @@ class RuntimeReport:
 
     @property
     def _session_helps(self) -> bool:
-        """Whether the order saves nothing, but lowtide's session does, and no run shows that."""
         if self.runs or self.session_bytes is None or self.planned_bytes < self.baseline_bytes:
             return False
         return self.session_bytes < (1 - _TOLERATED) * self.peaks.after_resident_bytes
@@ -132,7 +129,6 @@ def _without(peaks: RuntimePeaks) -> str:
 
 
 def _nearest_predicted(run: RuntimeRun, real: int) -> int:
-    """Return the value nearest to a measured figure within the range of predictions."""
     predictions = [each for each in (run.predicted_bytes, run.otherwise_predicted_bytes) if each is not None]
     return min(max(real, min(predictions)), max(predictions))
 

@@ -77,7 +77,7 @@ def describe_missed(result: Result) -> str | None:
 
 
 def outcome(result: Result) -> str:
-    """Return planning's outcome in words: "fits the budget", "misses the budget by 4.0 MiB"."""
+    """Return the outcome of planning: "fits the budget", "misses the budget by 4.0 MiB"."""
     shortfall = result.shortfall
     if shortfall is not None:
         text = f"misses {shortfall.limited_by} by {format_bytes(shortfall.missed_bytes)}{_proven(shortfall)}"
@@ -96,7 +96,6 @@ def outcome(result: Result) -> str:
 
 
 def _proven(shortfall: Shortfall) -> str:
-    """Return the class of plans that are proven to miss the limit, if any."""
     if not shortfall.is_impossible:
         return ""
     if shortfall.cause == "base order":
@@ -106,12 +105,11 @@ def _proven(shortfall: Shortfall) -> str:
 
 
 def short_verdict(plan: Plan, *, is_missed: bool) -> str:
-    """Return the status of a plan in words."""
     return "misses the budget" if is_missed else _STATUSES[plan.status]
 
 
 def verdict(plan: Plan, *, is_missed: bool) -> str:
-    """Return a plan's status in words; if optimal, with the class of plans that it beats."""
+    """Return a plan's status; if optimal, with the class of plans that it beats."""
     if plan.status != "optimal":
         return short_verdict(plan, is_missed=is_missed)
     over_cost = any(claim.figure == "extra cost" for claim in plan.claims)
@@ -119,13 +117,12 @@ def verdict(plan: Plan, *, is_missed: bool) -> str:
 
 
 def offer_verdict(offer: NextTechnique, after: str) -> str:
-    """Return recomputation's gain, price and options. `after` is the peak as text."""
+    """Return the gain, price and options of recomputation."""
     more = f"{percent(offer.extra_cost / offer.base_cost, signed=True)} time" if offer.base_cost else "more time"
     return f"{'fits with' if offer.fits else 'lowers the peak to'} {after} for {more}: {offer.settings}"
 
 
 def point_verdict(point: RecomputeResult) -> str:
-    """Return the verdict on one budget of a curve."""
     if point.fits:
         return point.status
     is_proven = point.status == "infeasible" and point.holds_for_any_order
@@ -134,7 +131,6 @@ def point_verdict(point: RecomputeResult) -> str:
 
 
 def device_verdict(techniques: Techniques | None, tried: Sequence[Techniques]) -> str:
-    """Return whether a program fits a device, and with which techniques; see `DeviceFit`."""
     if techniques is None:
         return f"does not fit, tried with {listed(tried[-1])}"
     return f"fits with {listed(techniques)}" if techniques else "fits unmodified"

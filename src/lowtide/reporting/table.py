@@ -1,4 +1,4 @@
-"""Tables, wrapped lines and figures for text output, as wide as the terminal, and not broken in files.
+"""Tables, wrapped lines and figures for text output.
 
 rich is imported on first use, so that planning in Python loads no terminal library.
 """
@@ -19,13 +19,12 @@ if TYPE_CHECKING:
 
 _WIDTH = 80
 _MOST_WIDTH = 160
-"""Longer lines are hard to read."""
 _LEAST_WIDTH = 8
 _CAPTION = re.compile(r" *\S+(?: \S+)* {2,}")
-"""The caption of a line. A continuation is indented to the value if the caption is short enough,"""
+"""The caption of a line. A continuation is indented to the value if the caption is short."""
 _MOST_CAPTION = 24
 _INDENT = 6
-"""... and by this much otherwise."""
+"""The indentation behind longer captions."""
 _LEAST_TABLE = 60
 _UNLIMITED = 100_000
 
@@ -75,9 +74,9 @@ def shortened(text: str, most: int) -> str:
 def format_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool], width: int | None = None
 ) -> str:
-    """Return a table with a header. `numeric` columns are right-aligned and never cut.
+    """Return a table with a header; `numeric` columns are right-aligned and never cut.
 
-    With a `width`, the widest of the other columns are cut until lines fit, as far as possible.
+    With a `width`, the widest other columns are cut until lines fit, as far as possible.
     """
     from rich.console import Console
     from rich.table import Table
@@ -96,13 +95,12 @@ def format_table(
 
 
 def wrapped(text: str) -> list[str]:
-    """Return the lines of a text, broken between words at the page width; names are never broken."""
+    """Return the lines of a text, broken between words at the page width."""
     width = page_width()
     return [part for line in text.split("\n") for part in _broken(line, _hanging(line), width)]
 
 
 def _hanging(line: str) -> str:
-    """Return the indentation of the continuation of a long line."""
     caption = _CAPTION.match(line)
     if caption is not None and caption.end() <= _MOST_CAPTION:
         return " " * caption.end()
@@ -110,7 +108,6 @@ def _hanging(line: str) -> str:
 
 
 def _broken(line: str, indent: str, width: int) -> list[str]:
-    """Break a line that is too long; the spacing within it is kept."""
     from rich.cells import cell_len
 
     lines: list[str] = []

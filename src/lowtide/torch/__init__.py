@@ -68,8 +68,8 @@ def inductor(
 ) -> AbstractContextManager[None]:
     """Let PyTorch's own backend follow plans for all programs compiled in this context.
 
-    Takes the options of the backend "lowtide", except `compiler`. Functions are compiled in their first call (and its
-    backward pass), so make it here. Raises UsageError for unknown options.
+    Takes the options of the backend "lowtide", except `compiler`. Run the first call and its backward pass here, since
+    they compile a function. Raises UsageError for unknown options.
     """
     from lowtide.frameworks.torch.compile.fusion.settings import inductor as patched_inductor
 
@@ -89,9 +89,9 @@ def configure(budget: GivenBudget = None, **options: Any) -> None:
 
 
 def save_plans(folder: str | Path) -> list[Path]:
-    """Write the plans of the programs that the backend "lowtide" planned last to a folder, and return their paths.
+    """Write the plans that the backend "lowtide" made last to a folder, and return their paths.
 
-    `torch.compile(..., options={"plans": folder})` follows them, for the same program and options, for instance on all
+    `torch.compile(..., options={"plans": folder})` follows them for the same program and options, for instance on all
     ranks. Raises UsageError if nothing was planned or the folder cannot be written.
     """
     from lowtide.frameworks.torch.planning.plan_folder import save_plans as write_plans

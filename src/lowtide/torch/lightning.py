@@ -18,25 +18,22 @@ __all__ = ["Budget"]
 class LightningBudget(Callback):
     """Train within a budget: `Trainer(..., callbacks=[lowtide.torch.lightning.Budget("8 GiB")])`.
 
-    During `fit`, the backend "lowtide" compiles the module's `training_step`, including its loss. Logging runs outside
-    of the graphs.
+    During `fit`, the backend "lowtide" compiles `training_step`, including its loss. Logging runs outside of the
+    graphs.
     """
 
     def __init__(self, budget: GivenBudget = None, **options: Any) -> None:
-        """Accept a budget and other options of the backend. Raises UsageError for unknown or incompatible options."""
+        """Accept options of the backend; raises UsageError for unknown or incompatible ones."""
         self.options = checked_options(budget, options)
         self._plain: dict[str, Any] = {}
-        """The original methods of the module, by name."""
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        """Compile the training step without its logging."""
         self._plain = {name: getattr(pl_module, name) for name in ("training_step", "log", "log_dict")}
         for name, method in self._plain.items():
             setattr(pl_module, name, uncompiled(method))
         pl_module.training_step = compiled(self._plain["training_step"], self.options)
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
-        """Restore the original methods."""
         for name, method in self._plain.items():
             setattr(pl_module, name, method)
 

@@ -23,14 +23,14 @@ class TrainerBudget(TrainerCallback):
     """
 
     def __init__(self, budget: GivenBudget = None, **options: Any) -> None:
-        """Accept a budget and other options of the backend. Raises UsageError for unknown or incompatible options."""
+        """Accept options of the backend; raises UsageError for unknown or incompatible ones."""
         self.options = checked_options(budget, options)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Compile the model before training.
 
-        A model without a loss of its own, such as GPT-2, looks its loss up in each call and logs a warning, at which
-        TorchDynamo breaks the graph. So the loss is looked up here, once.
+        The loss is looked up here, once. A model without a loss of its own, such as GPT-2, would do so in each call and
+        log a warning, at which TorchDynamo breaks the graph.
         """
         model: Any = kwargs["model"]
         if isinstance(kwargs["model"], PreTrainedModel):

@@ -1,6 +1,6 @@
 """Analysis of a graph and a plan: memory at every step, lower bounds, tensors alive at the peak.
 
-The simulator, the tensors at the peak and packing all use `live_ranges`, the only walk over the steps of a plan.
+The simulator, the tensors at the peak and packing share `live_ranges`, the only walk over a plan's steps.
 """
 
 from lowtide.engine.analysis.footprint import Footprint, simulate

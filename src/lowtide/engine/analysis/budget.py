@@ -55,13 +55,13 @@ Cause = Literal[
 """The reason for a shortfall.
 
 - persistent buffers: they alone exceed the limit
-- inputs and outputs: they are live together before the first op or after the last one
-- op: the tensors that are live while one op runs
-- operands of an op: making all operands of one op, even with recomputation
+- inputs and outputs: live together before the first op or after the last one
+- op: the tensors live while one op runs
+- operands of an op: making all of them, even with recomputation
 - every order, every plan: a search of all orders, or of all plans with recomputation
 - base order: proven only for first runs in the base order
-- plan file: the plan was read from a file, which marks it infeasible
-- not found: the best plan found does not fit; nothing is proven
+- plan file: it marks the plan as infeasible
+- not found: nothing is proven
 """
 
 
@@ -71,9 +71,9 @@ class Shortfall:
 
     space: str
     limited_by: str = "the budget"
-    """The limit, as in `Budget.limited_by`."""
+    """As in `Budget.limited_by`."""
     allowed_bytes: int
-    """The limit without persistent buffers; negative if these alone exceed it."""
+    """The limit without persistent buffers; negative if these exceed it."""
     reached_bytes: int
     """Peak of the best plan, without persistent buffers."""
     cause: Cause
@@ -84,11 +84,11 @@ class Shortfall:
     claim: Claim | None = None
     """The class of plans needing `needed_bytes`."""
     op: str | None = None
-    """The op of the cause, with its place in the user's program."""
+    """With its place in the user's program."""
     op_bytes: int | None = None
-    """Bytes that the op reads, writes and uses as scratch."""
+    """Bytes that it reads, writes and uses as scratch."""
     holders: tuple[BoundHolder, ...] = ()
-    """Tensors that are live at the lower bound, largest first."""
+    """Tensors live at the lower bound, largest first."""
     base_order: str | None = None
     source: str | None = None
     """The plan file."""

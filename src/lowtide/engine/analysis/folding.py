@@ -14,7 +14,7 @@ _LAYER = re.compile(r"(?<![^.])\d+(?![^. ])")
 
 
 class Held(Protocol):
-    """A live buffer and the op that made it, like `BoundHolder`."""
+    """A live buffer and its op, like `BoundHolder`."""
 
     @property
     def space(self) -> str: ...
@@ -52,14 +52,13 @@ class Fold(Generic[HeldT]):
 
 
 def stem(name: str) -> str:
-    """Return a name without numbers, unless it is only numbers."""
     return _NUMBER.sub("", name) or name
 
 
 def fold(holders: Iterable[HeldT]) -> list[Fold[HeldT]]:
     """Fold buffers of the same class, op kind and source line, in modules that differ only in numbers.
 
-    Without a source line, fold buffers of equal size whose names differ only in numbers. Largest sum first.
+    Without a source line, those of equal size whose names differ only in numbers. Largest sum first.
     """
     groups: dict[tuple[str, ...], list[HeldT]] = {}
     for holder in holders:
@@ -72,7 +71,7 @@ def fold(holders: Iterable[HeldT]) -> list[Fold[HeldT]]:
 
 
 def named_largest(holders: Iterable[HeldT]) -> str:
-    """Return the largest folds with bytes, and the count of the others, in one line."""
+    """Name the largest folds with bytes, and count the others, in one line."""
     rows = fold(holders)
     parts = [f"{row.label} ({format_bytes(row.size_bytes)})" for row in rows[:_MOST_NAMED]]
     rest = rows[_MOST_NAMED:]
@@ -92,7 +91,6 @@ def _fold(group: list[HeldT]) -> Fold[HeldT]:
 
 
 def _short(kind: str) -> str:
-    """Return "mul" for "aten.mul.Tensor"."""
     parts = kind.split(".")
     return parts[1] if len(parts) > 2 else parts[-1]
 

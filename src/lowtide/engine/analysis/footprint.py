@@ -13,7 +13,6 @@ from lowtide.engine.graph.execution import transient_bytes
 from lowtide.engine.plan import Plan, StepKind
 
 _KnownPeaks = dict[tuple[int, int], dict[str, int]]
-"""Peaks of callees by id of graph and plan."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,12 +26,11 @@ class Footprint:
 
     @property
     def peak_bytes(self) -> dict[str, int]:
-        """Peak by space name."""
         return dict(zip(self.spaces, self.live.max(axis=0).tolist(), strict=True))
 
     @property
     def peak_steps(self) -> dict[str, StepIndex]:
-        """First step at the peak by space name, -1 before the first step."""
+        """First step at the peak, -1 before the first step."""
         return dict(zip(self.spaces, (self.live.argmax(axis=0) - 1).tolist(), strict=True))
 
 

@@ -89,7 +89,7 @@ class _Use:
     step: StepIndex
     reads: bool
     until: StepIndex
-    """The earliest end: earlier if the run hands over the storage."""
+    """Earlier if the run hands over the storage."""
 
 
 def _resident_at(graph: Graph, ranges: LiveRanges, space: SpaceId, step: StepIndex) -> NDArray[np.intp]:

@@ -28,7 +28,7 @@ def live_ranges(graph: Graph, plan: Plan) -> LiveRanges:
     """Return the residencies of a valid plan. O(e log e).
 
     A residency ends at the step that frees it, at the run that hands over its storage, or at the number of steps. If a
-    recomputed run allocates a resident buffer, the old residency ends one step after the new one starts.
+    recomputed run allocates a resident buffer, the old one ends a step later.
     """
     # Every buffer b has one slot per space: b * n_spaces + space. A residency lasts until the next event of its slot.
     n_spaces, n_steps = len(graph.spaces), plan.n_steps
@@ -43,7 +43,6 @@ def live_ranges(graph: Graph, plan: Plan) -> LiveRanges:
     ends, end_steps = np.concatenate([ends, read]), np.concatenate([end_steps, handed_at])
 
     def moments(slots: NDArray[np.int64], steps: NDArray[np.int64], *, begin: bool) -> NDArray[np.int64]:
-        """Return keys that sort events by slot, then step."""
         return slots * (2 * n_steps + 2) + 2 * steps + 1 + begin
 
     begin_moments = moments(begins, begin_steps, begin=True)
@@ -71,7 +70,6 @@ def live_ranges(graph: Graph, plan: Plan) -> LiveRanges:
 
 
 def _begins(graph: Graph, plan: Plan, homes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return slots and steps: inputs, then runs and copies by step."""
     inputs = homes[graph.counted_at_start]
     runs = np.flatnonzero(plan.kinds == StepKind.RUN)
     made = graph.structure.allocates.take(plan.targets[runs])

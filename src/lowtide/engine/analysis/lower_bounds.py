@@ -34,7 +34,6 @@ class CalleeBounds:
     def __init__(self, *, in_place: bool) -> None:
         self._in_place = in_place
         self._known: dict[int, tuple[Graph, list[LowerBound]]] = {}
-        """By id of the graph, which is kept alive."""
 
     def of(self, graph: Graph) -> list[LowerBound]:
         if id(graph) not in self._known:
@@ -46,10 +45,8 @@ class CalleeBounds:
 def lower_bounds(problem: Problem, orders: Iterable[Order], callees: CalleeBounds | None = None) -> list[LowerBound]:
     """Return, per memory space, the most bytes that a single op needs in every order.
 
-    Sets of ops that may run before an op are closed under predecessors. Live bytes are submodular over such sets, so
-    their minimum is a minimum cut: one flow over the ops incomparable with the op. Ops are tried by their need in the
-    given orders, until an op needs no more than the bound; one flow usually suffices. Stops after `MOST_WORK` arcs with
-    a weaker bound.
+    Live bytes are submodular over sets of ops closed under predecessors, so their minimum is a minimum cut. Stops after
+    `MOST_WORK` arcs with a weaker bound.
     """
     problem = with_callee_floors(problem, callees)
     profiles = [_profile_by_op(problem, order) for order in orders]
@@ -113,8 +110,7 @@ class BoundHolder:
 def bound_holders(problem: Problem, bounds: Sequence[LowerBound]) -> list[BoundHolder]:
     """Return the tensors live at the bounds, largest first. O(n + e) per space.
 
-    They are live while the op that sets a bound runs right after its minimum cut, and add up to the bound. Outputs that
-    take over an operand's storage are excluded.
+    They add up to the bound. Outputs that take over an operand's storage are excluded.
     """
     problem = with_callee_floors(problem)
     graph = problem.graph
@@ -140,7 +136,6 @@ def bound_holders(problem: Problem, bounds: Sequence[LowerBound]) -> list[BoundH
 
 
 def holder_of(graph: Graph, space: str, buffer: BufferId) -> BoundHolder:
-    """Return a buffer and its producer."""
     maker = int(graph.structure.producers[buffer])
     return BoundHolder(
         space=space,
@@ -153,7 +148,6 @@ def holder_of(graph: Graph, space: str, buffer: BufferId) -> BoundHolder:
 
 
 def _at_op(problem: Problem, op: OpId, ran: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return a mask of buffers live while `op` runs after those in `ran`."""
     graph, structure = problem.graph, problem.graph.structure
     exists = (structure.producers >= 0) & ran[structure.producers]
     exists |= (structure.producers < 0) & (graph.lifetimes == Lifetime.DONATED)
@@ -169,7 +163,6 @@ def _at_op(problem: Problem, op: OpId, ran: NDArray[np.bool_]) -> NDArray[np.boo
 
 
 def _is_taken_over(graph: Graph, op: OpId, written: BufferId, ran: NDArray[np.bool_]) -> bool:
-    """Return whether an output takes over an operand's storage at best."""
     candidates = [read for read, target in usable_pairs(graph, op) if target == written]
     if len(candidates) != 1:
         return bool(candidates)
@@ -178,10 +171,7 @@ def _is_taken_over(graph: Graph, op: OpId, written: BufferId, ran: NDArray[np.bo
 
 
 def own_bytes(graph: Graph, op: OpId, space: SpaceId) -> int:
-    """Return the bytes that an op reads, writes, mutates and uses as scratch in a space.
-
-    Persistent buffers and callees are not counted.
-    """
+    """Return an op's bytes touched and used as scratch in a space, without persistent buffers and callees."""
     touched = np.unique(np.concatenate([rows[op] for rows in (graph.reads, graph.writes, graph.mutates)]))
     here = touched[(graph.buffer_spaces[touched] == space) & ~graph.persistent[touched]]
     scratch = int(graph.scratch[op]) if graph.scratch_spaces[op] == space else 0

@@ -19,14 +19,13 @@ class Role(IntEnum):
     INPUT = 0
     OUTPUT = 1
     ACTIVATION = 2
-    """A temporary of updates: a gradient or the optimizer's."""
+    """Made in the forward pass and read later."""
     UPDATE = 3
-    """A temporary read by updates: a gradient or a temporary of the optimizer."""
+    """Read by updates, such as gradients."""
     TEMPORARY = 4
 
     @property
     def caption(self) -> str:
-        """Caption for charts."""
         return ("inputs", "outputs", "activations saved for backward", "gradients and updates", "temporaries")[self]
 
 
@@ -48,15 +47,14 @@ class MemoryOverTime:
 
     @property
     def live(self) -> NDArray[np.int64]:
-        """Live bytes of every column."""
         return self.parts[:-2].sum(axis=0)
 
 
 def roles_of(graph: Graph) -> NDArray[np.uint8]:
     """Return the `Role` of every buffer. O(n + e).
 
-    An update mutates or writes a persistent buffer, or reads one and writes nothing. Weights are read before any
-    update. The forward pass ends when all weights have been read.
+    An update mutates or writes a persistent buffer, or reads one and writes nothing. The forward pass ends when all
+    weights, read before any update, have been read.
     """
     roles = np.full(graph.n_buffers, Role.TEMPORARY, np.uint8)
     updates = _updates(graph)
@@ -97,7 +95,6 @@ def _end_of_forward(graph: Graph, updates: NDArray[np.bool_]) -> OpId | None:
 
 
 def runs_per_column(n_runs: int, most_columns: int) -> int:
-    """Return the number of runs per column."""
     return max(1, -(-n_runs // max(1, most_columns)))
 
 
@@ -150,7 +147,6 @@ def _begins(
 def _beyond(
     graph: Graph, plan: Plan, space: SpaceId, steps: NDArray[np.int64], live: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return padding and fragmentation. Scratch fills holes first."""
     nothing = np.zeros(len(steps), np.int64)
     if not len(plan.addresses):
         return nothing, nothing

@@ -36,7 +36,7 @@ def memory_picture(
 
 
 def largest_names(holders: list[Holder]) -> tuple[str, ...]:
-    """Return the largest tensors' names and sizes, with repeated layers folded."""
+    """Return names and sizes of the largest tensors, with repeated layers folded."""
     return tuple(f"{_named(each)} {format_bytes(each.size_bytes)}" for each in fold(holders)[:_MOST_NAMED])
 
 

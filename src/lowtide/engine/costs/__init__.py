@@ -1,7 +1,6 @@
 """Costs of ops: profiles that estimate or read the run time of every op in seconds.
 
-Prices are separate from the graph: its costs are part of its fingerprint, and a plan must fit the graph for any
-profile.
+Prices are separate from the graph, whose costs are part of its fingerprint: a plan must fit the graph for any profile.
 """
 
 from lowtide.engine.costs.devices import Device, device_key, device_named, devices, is_device, unknown_device

@@ -21,7 +21,7 @@ LMCache/LMCache#4019)."""
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An accelerator: published peak speeds, and limits that a compiler of kernels asks for."""
+    """An accelerator: published peak speeds, and limits for compilers of kernels."""
 
     name: str
     """Name that the driver reports."""
@@ -31,41 +31,35 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     flops_per_second: Annotated[dict[str, _Speed], msgspec.Meta(min_length=1)]
     """FLOP/s of dense matrix products, by dtype: bfloat16, float16, tfloat32, float32, float64, float8, int8."""
     launch_seconds: _Speed
-    """Time to start a kernel."""
     host_bytes_per_second: _Speed
     """Bandwidth to the host, in each direction."""
     link_bytes_per_second: _Speed
-    """Bandwidth to other devices of the node."""
     network_bytes_per_second: _Speed
-    """Bandwidth to other nodes."""
     devices_per_node: _Count = 1
     compute_capability: tuple[int, int]
-    """Major and minor number."""
     multiprocessors: _Count
     threads_per_multiprocessor: _Count
     registers_per_multiprocessor: _Count = 65536
     shared_bytes_per_block: _Count = 49152
     shared_bytes_per_block_optin: _Count
-    """Shared memory of a block that asks for more than the default."""
     shared_bytes_per_multiprocessor: _Count
     l2_bytes: _Count
     clock_khz: _Count
     host_memory_bytes_per_second: _Speed | None = None
     """Peak bandwidth of the host's memory, divided by the devices of a node.
 
-    Hosts of nodes of 8: DGX A100 (2 EPYC 7742, 204.8 GB/s each), DGX H100, H200 and servers of the L40S (2 Xeon 8480C,
-    307.2 GB/s), DGX B200 (2 Xeon 8570, 358.4 GB/s). Of a single device: Xeon 8259CL of AWS g4dn for the T4 (140.8
-    GB/s), Core i9-13900K for the RTX 4090 (89.6 GB/s).
+    Hosts of 8 devices: DGX A100 (2 EPYC 7742, 204.8 GB/s each), DGX H100, H200 and servers of the L40S (2 Xeon 8480C,
+    307.2 GB/s), DGX B200 (2 Xeon 8570, 358.4 GB/s). Of one: AWS g4dn with the T4 (Xeon 8259CL, 140.8 GB/s), Core
+    i9-13900K for the RTX 4090 (89.6 GB/s).
     """
 
     @property
     def usable_bytes(self) -> int:
-        """The memory for tensors: the total without the CUDA context."""
+        """The total memory without the CUDA context."""
         return max(0, self.memory_bytes - _CONTEXT_BYTES)
 
     @property
     def machine(self) -> Machine:
-        """The roofline model of the device."""
         return Machine(
             bytes_per_second=self.memory_bytes_per_second,
             flops_per_second=self.speed_of(""),
@@ -76,7 +70,6 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         )
 
     def seconds(self, traffic_bytes: float, flops: float, dtype: str = "") -> float:
-        """Return the time of a kernel whose products have operands of a dtype, by default half precision."""
         return self.launch_seconds + max(traffic_bytes / self.memory_bytes_per_second, flops / self.speed_of(dtype))
 
     def speed_of(self, dtype: str) -> float:
@@ -88,7 +81,6 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 @cache
 def devices() -> Mapping[str, Device]:
-    """Return the known devices by name."""
     return msgspec.json.decode(_TABLE.read_bytes(), type=dict[str, Device])
 
 
@@ -96,18 +88,17 @@ _ALSO_KNOWN_AS = {"a100": "a100-80"}
 
 
 def device_key(name: str) -> str:
-    """Return a known device's name in the table: "a100-80" for "A100", "rtx4090" for "RTX 4090"."""
+    """Return a name's key in the table: "a100-80" for "A100", "rtx4090" for "RTX 4090"."""
     key = "".join(name.split()).lower()
     return _ALSO_KNOWN_AS.get(key, key)
 
 
 def is_device(name: str) -> bool:
-    """Return whether a text names a known device or a JSON file."""
     return device_key(name) in devices() or name.endswith(".json")
 
 
 def device_named(name: str) -> Device:
-    """Return a known device, or the one described by a JSON file with the fields of `Device`.
+    """Return a known device, or the one in a JSON file with the fields of `Device`.
 
     Raises UsageError for an unknown name, MalformedInputError for other fields, InputError for an unreadable file.
     """
@@ -119,5 +110,4 @@ def device_named(name: str) -> Device:
 
 
 def unknown_device(name: str, *others: str) -> str:
-    """Return the message for an unknown device, with the closest and all known names. `others` are known as well."""
     return unknown("device", name, (*_ALSO_KNOWN_AS, *devices(), *others))

@@ -51,20 +51,20 @@ NEVER_FUSED = MATRIX_PRODUCT | CONVOLUTION | CONVOLUTION_BACKWARD
 
 
 def plain_kind(kind: str) -> str:
-    """Return an op kind without framework and overload: "aten.add.Tensor" is "add"."""
+    """Return an op kind without framework and overload: "add" for "aten.add.Tensor"."""
     parts = kind.split(".")
     return parts[1] if len(parts) > 1 and parts[0] in ("aten", "prims") else parts[-1]
 
 
 ELEMENT_BYTES = 4
-"""Elements are assumed to be single precision."""
+"""Single precision is assumed."""
 _KERNEL_AREA = 9
 
 
 def eager_seconds(graph: Graph, machine: Machine) -> NDArray[np.float64]:
     """Return the seconds of every op with one kernel per op. O(n + e).
 
-    Counted work is priced for the machine; other ops keep their cost. Without costs, work is estimated.
+    Counted work is priced for the machine; other ops keep their cost or, without costs, are estimated.
     """
     priced = carries_costs(graph)
     if priced and machine is PLAIN_MACHINE:
@@ -83,7 +83,7 @@ def eager_seconds(graph: Graph, machine: Machine) -> NDArray[np.float64]:
 def fused_seconds(graph: Graph, machine: Machine) -> NDArray[np.float64]:
     """Return the seconds of every op with pointwise ops fused. O(n + e).
 
-    A pointwise op keeps the share of its arithmetic or, if larger, of writing results for matrix products and
+    A pointwise op keeps the share of its arithmetic or, if larger, of writing operands of matrix products and
     convolutions.
     """
     seconds = eager_seconds(graph, machine).copy()
@@ -104,7 +104,7 @@ def fused_seconds(graph: Graph, machine: Machine) -> NDArray[np.float64]:
 def arithmetic_seconds(graph: Graph, machine: Machine) -> NDArray[np.float64]:
     """Return the seconds of every op's floating-point operations. O(n + e).
 
-    An op of unknown kind counts as one operation per four bytes written, so recomputing it is not free.
+    Ops of unknown kind count one operation per four bytes written, so recomputing them is not free.
     """
     counted: list[float] = graph.flops.tolist()
     for op, (read, written) in enumerate(operand_sizes(graph)):
@@ -116,8 +116,8 @@ def arithmetic_seconds(graph: Graph, machine: Machine) -> NDArray[np.float64]:
 def estimate_flops(kind: str, reads: Sequence[int], writes: Sequence[int]) -> float:
     """Estimate floating-point operations from the bytes of operands and results, in argument order.
 
-    Exact for a product of two matrices and for a convolution with a bias. Without a bias, a 3 x 3 kernel with stride 1
-    is assumed. A batched product is overestimated by the square root of the batch. Ops of unknown kind have 0.
+    Exact for a product of two matrices and for a convolution with a bias; without one, a 3 x 3 kernel with stride 1 is
+    assumed. A batched product is overestimated by the square root of the batch. Ops of unknown kind have 0.
     """
     name = plain_kind(kind)
     results = [size / ELEMENT_BYTES for size in writes if size]
@@ -137,14 +137,13 @@ def estimate_flops(kind: str, reads: Sequence[int], writes: Sequence[int]) -> fl
 
 
 def _convolution(source: float, weight: float, result: float, channels: float) -> float:
-    """Return 2 * elements of the result * elements of one filter."""
     if not channels:
         channels = math.sqrt(weight * result / (_KERNEL_AREA * source)) if source else 1.0
     return 2.0 * result * weight / max(1.0, channels)
 
 
 def work_of_ops(graph: Graph) -> Iterator[tuple[int, float]]:
-    """Iterate over (bytes moved, floating-point operations) of all ops, counted or estimated."""
+    """Iterate over (bytes moved, floating-point operations) of all ops."""
     counted = zip(graph.traffic.tolist(), graph.flops.tolist(), strict=True)
     for kind, (read, written), (traffic, flops) in zip(graph.op_kinds, operand_sizes(graph), counted, strict=True):
         yield (
@@ -154,7 +153,6 @@ def work_of_ops(graph: Graph) -> Iterator[tuple[int, float]]:
 
 
 def operand_sizes(graph: Graph) -> Iterator[tuple[list[int], list[int]]]:
-    """Iterate over (bytes of read buffers, bytes of written or mutated buffers) of all ops."""
     sizes: list[int] = graph.sizes.tolist()
     for reads, writes, mutates in zip(graph.reads, graph.writes, graph.mutates, strict=True):
         read = [sizes[buffer] for buffer in dict.fromkeys(reads)]
@@ -164,9 +162,8 @@ def operand_sizes(graph: Graph) -> Iterator[tuple[list[int], list[int]]]:
 def sent_bytes(kind: str, traffic_bytes: float, ranks: int) -> float:
     """Return the bytes that every rank sends in a collective.
 
-    In a ring of r ranks, a gather or scatter sends (r - 1) / r of the full tensor: r / (r + 1) of the traffic. An
-    all-reduce does both. Source: Patarasuk and Yuan 2009, Bandwidth Optimal All-reduce Algorithms for Clusters of
-    Workstations.
+    In a ring of r ranks, a gather or scatter sends (r - 1) / (r + 1) of the traffic. An all-reduce does both. Source:
+    Patarasuk and Yuan 2009, Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations.
     """
     name = plain_kind(kind)
     if name.startswith(("all_gather", "reduce_scatter")):

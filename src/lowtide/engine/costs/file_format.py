@@ -20,11 +20,8 @@ class CostsRecord(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit
 
     lowtide_costs: Literal[1]
     device: str
-    """The measured device, in words."""
     seconds: dict[str, _Seconds]
-    """Run time by op name."""
     callees: dict[str, dict[str, _Seconds]] = {}
-    """Run times by subgraph and op name."""
     estimated: list[str] = []
     """Names of ops that were not measured."""
 
@@ -32,7 +29,7 @@ class CostsRecord(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit
 def read_costs_file(path: str | Path, graph: Graph) -> Prices:
     """Read a graph's costs file (`*.costs.json`, `*.costs.json.gz`).
 
-    Raises MalformedInputError if it is no costs file or has other ops, InputError if it cannot be read.
+    Raises MalformedInputError for other ops or another format, InputError if it cannot be read.
     """
     path = Path(path)
     record = read_document(path, CostsRecord, "not a valid costs file")
@@ -50,7 +47,7 @@ def read_costs_file(path: str | Path, graph: Graph) -> Prices:
 
 
 def write_costs_file(graph: Graph, prices: Prices, path: str | Path) -> None:
-    """Write the prices of a graph atomically, gzipped if the name ends in .gz."""
+    """Write prices atomically, gzipped if the name ends in .gz."""
     record = CostsRecord(
         lowtide_costs=1,
         device=prices.device,
@@ -62,7 +59,6 @@ def write_costs_file(graph: Graph, prices: Prices, path: str | Path) -> None:
 
 
 def costs_schema() -> dict[str, Any]:
-    """Return the JSON Schema of the costs file."""
     return msgspec.json.schema(CostsRecord)
 
 

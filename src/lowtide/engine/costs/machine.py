@@ -13,9 +13,9 @@ class Machine:
     flops_per_second: float
     start_seconds: float
     link_bytes_per_second: float = 1.25e9
-    """Bandwidth of a device within its node."""
+    """Bandwidth within a node."""
     network_bytes_per_second: float = 1.25e9
-    """Bandwidth of a device to other nodes."""
+    """Bandwidth to other nodes."""
     devices_per_node: int = 1
 
     def __post_init__(self) -> None:
@@ -25,11 +25,9 @@ class Machine:
                 raise UsageError(f"machine with {entry.name} {value}; give a positive number")
 
     def seconds(self, traffic_bytes: float, flops: float) -> float:
-        """Return an op's time: its start plus the larger of memory traffic and arithmetic."""
         return self.start_seconds + max(traffic_bytes / self.bytes_per_second, flops / self.flops_per_second)
 
     def collective_seconds(self, sent_bytes: float, rank_span: int) -> float:
-        """Return a collective's time, over the network if `rank_span` ranks exceed a node."""
         within = rank_span <= self.devices_per_node
         speed = self.link_bytes_per_second if within else self.network_bytes_per_second
         return self.start_seconds + sent_bytes / speed

@@ -29,7 +29,6 @@ class Prices:
 
 
 def given_prices(graph: Graph) -> Prices:
-    """Return the graph's costs as prices."""
     return Prices(profile="given", seconds=graph.cost)
 
 

@@ -33,7 +33,6 @@ MACHINES: Mapping[str, Machine] = {
 
 
 def machine_named(name: str) -> Machine:
-    """Return a machine by name; raises UsageError for an unknown name."""
     if name not in MACHINES:
         raise UsageError(unknown("machine", name, MACHINES))
     return MACHINES[name]
@@ -60,8 +59,7 @@ def price(
     """Price every op of a graph by a profile, in seconds.
 
     "measured" reads `costs_path`. Estimates are for `machine`, by default the profile's ("eager@h100") or a plain one.
-    Raises UsageError for an unknown profile or machine or a wrong path, MalformedInputError for a file of another
-    graph.
+    Raises UsageError for an unknown profile or machine or a wrong path, MalformedInputError for another graph's file.
     """
     check_profile(profile)
     given, _, named = profile.partition("@")
@@ -76,7 +74,6 @@ def price(
 
 
 def check_profile(profile: str) -> None:
-    """Raise UsageError for an unknown profile or machine."""
     given, at, named = profile.partition("@")
     if given not in PROFILES:
         raise UsageError(unknown("cost profile", given, PROFILES))
@@ -87,7 +84,7 @@ def check_profile(profile: str) -> None:
 
 
 def read_costs(name: str, graph: Graph) -> Prices:
-    """Price a graph by a profile or the path of a costs file."""
+    """Price a graph by a profile or a costs file."""
     if name != "measured" and name.partition("@")[0] in PROFILES:
         return price(graph, name)
     if "." not in name and not Path(name).exists():

@@ -1,8 +1,7 @@
 """The program as data: ops, buffers, memory spaces, and the dependences between ops.
 
 A graph of a million ops is a dozen NumPy arrays, which native kernels use without copying. It has no tensors: a
-framework's reader maps every tensor, views included, to a buffer, and keeps this map to apply a plan. Dependences are
-derived from the reads, writes and mutations in program order.
+framework's reader maps every tensor, views included, to a buffer.
 
 The peak of a callee counts as scratch of its op. Buffers that it borrows are persistent in it, so they count once.
 """

@@ -36,7 +36,6 @@ class GraphBuilder:
         self._buffer_spaces: list[SpaceId] = []
         self._ops: list[Op] = []
         self._columns: list[dict[str, Any]] = []
-        """Columns of the ops added before those in `_ops`."""
         self._n_ops = 0
         self._subgraphs: dict[str, Graph] = {}
         self._notes: list[str] = []
@@ -125,9 +124,9 @@ class GraphBuilder:
 
         `mutates` are existing buffers that the op writes into. `in_place` are optional pairs (read buffer, written
         buffer) of equal size: the written one may take over the other's storage. A `repeatable` op may be recomputed
-        although it is impure or ordered, such as a random draw from a saved state. `cost` is in seconds, 1.0 if
-        unknown. Cost profiles use `flops` and `traffic_bytes`, the bytes of operands and results. A collective runs on
-        `ranks` processes among `rank_span` consecutive ranks. `source` is the place in the user's program.
+        although it is impure or ordered. `cost` is in seconds, 1.0 if unknown. `traffic_bytes` are those of operands
+        and results. A collective runs on `ranks` processes among `rank_span` consecutive ranks. `source` is the place
+        in the user's program.
         """
         return self.add(
             Op(

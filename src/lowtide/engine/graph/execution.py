@@ -12,7 +12,6 @@ from lowtide.engine.graph.graph import Graph, Lifetime
 from lowtide.engine.graph.rows import Rows
 
 RESULT_IS_BODY_ROOT = frozenset({"while", "call", "conditional"})
-"""Op kinds whose result is their body's root."""
 ABSENT = -1
 """Version of a buffer that is not resident."""
 
@@ -28,10 +27,7 @@ def is_valid_order(graph: Graph, order: NDArray[np.integer]) -> bool:
 
 
 def reorder_graph(graph: Graph, order: NDArray[np.int32]) -> Graph:
-    """Return the graph in another order, with the same buffer ids. O(n + e).
-
-    Raises GraphError for an invalid order.
-    """
+    """Return the graph in another order, with the same buffer ids; raises GraphError for an invalid one. O(n + e)."""
     place = np.empty(graph.n_ops, np.int32)
     place[order] = np.arange(graph.n_ops, dtype=np.int32)
     moved = graph.take_ops(order)
@@ -44,14 +40,13 @@ def may_run_twice(graph: Graph) -> NDArray[np.bool_]:
     """Return a mask of the ops that may be recomputed. O(n + e).
 
     They mutate no buffer, write only buffers that they allocate, and are repeatable, or pure and either unordered or
-    collectives. All ranks follow the same plan, so a collective may be recomputed anywhere.
+    collectives: all ranks follow the same plan.
     """
     pure = graph.pure & (~graph.ordered | (graph.ranks > 1))
     return (pure | graph.repeatable) & ~_changes_existing_buffer(graph)
 
 
 def why_not_twice(graph: Graph, op: OpId) -> str:
-    """Return briefly why `may_run_twice` excludes an op."""
     if not (graph.pure[op] or graph.repeatable[op]):
         return "is not pure"
     if graph.ordered[op] and graph.ranks[op] == 1 and not graph.repeatable[op]:
@@ -68,10 +63,7 @@ def _changes_existing_buffer(graph: Graph) -> NDArray[np.bool_]:
 
 
 def usable_pairs(graph: Graph, op: OpId) -> list[tuple[BufferId, BufferId]]:
-    """Return an op's in-place pairs that can share storage, once each.
-
-    The read buffer may be freed, and the op allocates the written one, of equal size in the same space.
-    """
+    """Return an op's in-place pairs that can share storage, once each."""
     return [
         (read, written)
         for read, written in dict.fromkeys(graph.in_place_pairs(op))
@@ -83,7 +75,6 @@ def usable_pairs(graph: Graph, op: OpId) -> list[tuple[BufferId, BufferId]]:
 
 
 def counted_sizes(graph: Graph, space: SpaceId) -> NDArray[np.int64]:
-    """Return, per buffer, its bytes in the peak of a memory space."""
     return np.where((graph.buffer_spaces == space) & ~graph.persistent, graph.sizes, 0)
 
 
@@ -100,10 +91,8 @@ class Versions:
     buffers: Sequence[BufferId]
     seen: Sequence[int]
     final: Sequence[int]
-    """Versions after the program."""
 
     def allocated_by(self, op: OpId) -> list[BufferId]:
-        """Return the buffers that an op allocates."""
         writes = range(self.writes_from[op], self.first[op + 1])
         return [self.buffers[access] for access in writes if self.seen[access] == ABSENT]
 
@@ -130,7 +119,7 @@ def transient_bytes(graph: Graph, callee_peaks: Mapping[str, Mapping[str, int]])
     """Return the bytes that ops need only while they run, shape (ops, spaces).
 
     These are scratch and the largest of the `callee_peaks`, by callee and space name. The peak of a while, call or
-    conditional includes its result, the buffers that it allocates or mutates; these are subtracted.
+    conditional includes its result, which is subtracted.
     """
     result = np.zeros((graph.n_ops, len(graph.spaces)), np.int64)
     result[np.arange(graph.n_ops), graph.scratch_spaces] = graph.scratch

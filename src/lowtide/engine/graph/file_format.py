@@ -68,7 +68,7 @@ class _GraphInPieces(GraphRecord):
 def read_graph_file(path: str | Path) -> Graph:
     """Read a graph file (`*.graph.json`, `*.graph.json.gz`).
 
-    Raises MalformedInputError, GraphError for an invalid program, and InputError for an unreadable file.
+    Raises MalformedInputError, GraphError for an invalid program, InputError for an unreadable file.
     """
     path, refusal = Path(path), "not a valid graph file"
     record = read_document(path, _GraphInPieces, refusal)
@@ -95,12 +95,10 @@ def write_graph_file(graph: Graph, path: str | Path) -> None:
 
 
 def graph_document(graph: Graph) -> bytes:
-    """Return the content of a graph file."""
     return msgspec.json.encode(_to_record(graph))
 
 
 def graph_schema() -> dict[str, Any]:
-    """Return the JSON Schema of the graph file."""
     return msgspec.json.decode(msgspec.json.encode(msgspec.json.schema(GraphRecord)))  # lists, not tuples
 
 

@@ -17,19 +17,19 @@ from lowtide.engine.graph.structure import Structure, derive_structure
 
 Mask = NDArray[np.bool_]
 STATE_TO_DEVICE = "lowtide.state_to_device"
-"""The kind of an op that copies a buffer to a new one in another memory space."""
+"""Copy a buffer to a new one in another memory space."""
 STATE_TO_HOST = "lowtide.state_to_host"
-"""The kind of an op that copies a buffer over another one in another memory space."""
+"""Copy a buffer over another one in another memory space."""
 OPERAND_TO_HOST = "lowtide.operand_to_host"
-"""The kind of an op that copies what an update on the host reads to a new buffer there."""
+"""Copy an operand of an update on the host to a new buffer there."""
 PARAMETER_TO_DEVICE = "lowtide.parameter_to_device"
-"""The kind of an op that copies an updated parameter from the host over the one on the device."""
+"""Copy an updated parameter from the host over the one on the device."""
 PARAMETER_FROM_HOST = "lowtide.parameter_from_host"
-"""The kind of an op that copies a parameter from the host to a new buffer. A plan may copy it again."""
+"""Copy a parameter from the host to a new buffer; a plan may repeat it."""
 GRADIENT_FROM_HOST = "lowtide.gradient_from_host"
-"""The kind of an op that copies a gradient, which waited on the host, to a new buffer."""
+"""Copy a gradient, which waited on the host, to a new buffer."""
 UPDATE_ON_HOST = "lowtide.update_on_host"
-"""The kind of an op that updates a parameter on the host. It may read small buffers elsewhere."""
+"""Update a parameter on the host; small operands may be elsewhere."""
 COPYING_KINDS = frozenset(
     {
         *(STATE_TO_DEVICE, STATE_TO_HOST, OPERAND_TO_HOST),
@@ -180,7 +180,7 @@ class Graph(OpColumns):
 
     @cached_property
     def copying(self) -> Mask:
-        """Mask of ops that only copy a buffer to another memory space, on the stream of that link."""
+        """Mask of ops that only copy a buffer to another memory space."""
         mask = np.zeros(self.n_ops, np.bool_)
         for op in (op for op, kind in enumerate(self.op_kinds) if kind in COPYING_KINDS):
             written = {*self.writes[op].tolist(), *self.mutates[op].tolist()}
@@ -222,8 +222,7 @@ class Graph(OpColumns):
 
     @cached_property
     def most_bytes(self) -> int:
-        """A loose upper bound on any plan's bytes: every buffer twice, for recomputed runs, and the largest transient
-        bytes."""
+        """A loose upper bound on any plan's bytes."""
         transient = int(self.scratch.max(initial=0))
         for op, names in enumerate(self.callees):
             if names:

@@ -66,7 +66,6 @@ class OpColumns:
     ordered: NDArray[np.bool_]
     """Whether it keeps its place among ordered ops."""
     repeatable: NDArray[np.bool_]
-    """Whether it may be recomputed although it is impure or ordered, such as a random draw from a saved state."""
     cost: NDArray[np.float64]
     """Run time in seconds, 1.0 if unknown."""
     flops: NDArray[np.float64]
@@ -74,25 +73,22 @@ class OpColumns:
     traffic: NDArray[np.float64]
     """Bytes of operands and results, NaN if unknown."""
     ranks: NDArray[np.int32]
-    """Number of processes of a collective, else 1."""
+    """Processes of a collective, else 1."""
     rank_spans: NDArray[np.int32]
-    """Number of consecutive ranks that contain all of these processes."""
+    """Consecutive ranks that contain these processes."""
     callees: Sequence[tuple[str, ...]]
     devices: Sequence[str | None]
     sources: Sequence[str | None]
-    """Place in the user's program, such as "blocks.3.mlp.act at model.py:41"."""
+    """Place in the user's program: "blocks.3.mlp.act at model.py:41"."""
 
     def described(self, op: OpId) -> str:
-        """Return an op's name, with its source if known."""
         source = self.sources[op]
         return repr(self.op_names[op]) if source is None else f"{self.op_names[op]!r} ({source})"
 
     def op(self, op: OpId) -> Op:
-        """Return one op by id."""
         return next(self._between(op, op + 1))
 
     def ops(self) -> Iterator[Op]:
-        """Iterate over all ops, several times faster than one by one."""
         return self._between(0, len(self.op_names))
 
     def _between(self, first: OpId, last: OpId) -> Iterator[Op]:
@@ -121,7 +117,6 @@ class OpColumns:
             yield Op(**dict(zip(Op.__struct_fields__, values, strict=True)))
 
     def in_place_pairs(self, op: OpId) -> list[tuple[BufferId, BufferId]]:
-        """Return an op's in-place pairs (read buffer, written buffer)."""
         flat = self.in_place[op].tolist()
         return list(zip(flat[::2], flat[1::2], strict=True))
 
@@ -140,7 +135,7 @@ class OpColumns:
 
 
 def op_columns(ops: Sequence[Op]) -> dict[str, Any]:
-    """Return the fields of `OpColumns`; raises GraphError for ids and sizes out of range."""
+    """Return the fields of `OpColumns`; raises GraphError for numbers out of range."""
     column: dict[str, tuple[Any, ...]] = {name: tuple(map(attrgetter(name), ops)) for name in Op.__struct_fields__}
     names: tuple[str, ...] = column["name"]
     flat_pairs = [tuple(chain.from_iterable(pairs)) for pairs in column["in_place"]]
@@ -168,7 +163,6 @@ def op_columns(ops: Sequence[Op]) -> dict[str, Any]:
 
 
 def joined_columns(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Concatenate results of `op_columns`."""
     joined: dict[str, Any] = {}
     for column, first in parts[0].items():
         pieces = [part[column] for part in parts]
@@ -183,6 +177,5 @@ def joined_columns(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _deduplicated(texts: Iterable[T]) -> tuple[T, ...]:
-    """Return one object per distinct text."""
     known: dict[T, T] = {}
     return tuple([known.setdefault(text, text) for text in texts])

@@ -17,8 +17,8 @@ N_SAMPLES = 3
 def resized(samples: Sequence[tuple[int, Graph]], size: int) -> Graph | None:
     """Return a program's graph at a size, from `N_SAMPLES` pairs of other sizes and their graphs.
 
-    Sizes of buffers and counts of work are the quadratics through the samples. Returns None if the samples differ in
-    more than that, or if a byte count would be no natural number.
+    Byte counts and work are the quadratics through the samples. Returns None if the samples differ in more than that,
+    or if a byte count would be no natural number.
     """
     places, graphs = [place for place, _ in samples], [graph for _, graph in samples]
     first = graphs[0]
@@ -45,7 +45,7 @@ def resized(samples: Sequence[tuple[int, Graph]], size: int) -> Graph | None:
 
 
 def have_equal_structure(one: Graph, other: Graph) -> bool:
-    """Return whether two graphs without callees have the same ops on the same buffers, of any size."""
+    """Return whether graphs without callees have the same ops on the same buffers, of any size."""
     if (one.n_ops, one.n_buffers, one.spaces) != (other.n_ops, other.n_buffers, other.spaces):
         return False
     if one.subgraphs or other.subgraphs or list(one.op_kinds) != list(other.op_kinds):
@@ -64,7 +64,6 @@ def _weight(place: int, others: Sequence[int], size: int) -> Fraction:
 
 
 def _combined(columns: Sequence[NDArray[np.int64]], weights: Sequence[Fraction]) -> NDArray[np.int64] | None:
-    """Return the weighted sum of columns, exactly; None if an entry is no natural number."""
     divisor = lcm(*(weight.denominator for weight in weights))
     total = np.zeros(len(columns[0]), object)
     for column, weight in zip(columns, weights, strict=True):

@@ -1,4 +1,4 @@
-"""Rows of ids, and checked conversion to arrays."""
+"""Rows of ids, and conversion to arrays that raises GraphError for numbers out of range."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -92,7 +92,6 @@ def _first_outside(values: Sequence[int], least: int, most: int) -> int | None:
 
 
 def exact_sizes(values: Sequence[int], label: str, names: Sequence[str]) -> NDArray[np.int64]:
-    """Convert sizes to an array; raises GraphError if out of range."""
     position = _first_outside(values, 0, LARGEST)
     if position is not None:
         raise GraphError(f"{label} {names[position]!r} has {values[position]} bytes; sizes must be from 0 to 2^63 - 1")
@@ -102,13 +101,11 @@ def exact_sizes(values: Sequence[int], label: str, names: Sequence[str]) -> NDAr
 
 
 def check_total(sizes: NDArray[np.int64], label: str, names: Sequence[str]) -> None:
-    """Raise GraphError if the total exceeds 2^63 - 1."""
     if not sizes.max(initial=0) <= LARGEST // max(len(sizes), 1) and sum(sizes.tolist()) > LARGEST:
         raise GraphError(f"the sizes ({label} {names[0]!r} and following) exceed 2^63 - 1 bytes in total; check units")
 
 
 def exact_spaces(values: Sequence[SpaceId], names: Sequence[str]) -> NDArray[np.int16]:
-    """Convert memory space ids to an array; raises GraphError if out of range."""
     position = _first_outside(values, 0, MOST_SPACES - 1)
     if position is not None:
         raise GraphError(
@@ -118,7 +115,6 @@ def exact_spaces(values: Sequence[SpaceId], names: Sequence[str]) -> NDArray[np.
 
 
 def exact_counts(values: Sequence[int], label: str, names: Sequence[str]) -> NDArray[np.int32]:
-    """Convert counts to an array; raises GraphError if out of range."""
     position = _first_outside(values, 1, MOST_IDS)
     if position is not None:
         raise GraphError(f"op {names[position]!r} has {label} {values[position]}; it must be from 1 to 2^31 - 1")
@@ -126,7 +122,6 @@ def exact_counts(values: Sequence[int], label: str, names: Sequence[str]) -> NDA
 
 
 def exact_rows(lists: Sequence[Sequence[int]], label: str, op_names: Sequence[str]) -> Rows:
-    """Convert lists of ids to rows; raises GraphError if out of range."""
     flat = list(chain.from_iterable(lists))
     position = _first_outside(flat, 0, MOST_IDS)
     if position is not None:

@@ -44,8 +44,7 @@ def derive_structure(
 ) -> Structure:
     """Return a program's structure. O(n + e); raises ReadBeforeWriteError.
 
-    A reader depends on the last writer, a writer on the last writer and all readers since. Ordered ops depend on one
-    another.
+    A reader depends on the last writer, a writer also on all readers since. Ordered ops depend on one another.
     """
     derived = _native.derive_structure(
         lifetimes,

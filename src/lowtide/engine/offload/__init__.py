@@ -1,10 +1,9 @@
 """Offload to the host, decided together with recomputation: within a byte budget, at the lowest slow-down found.
 
-Copies run on streams of their own. A run waits for copies of the buffers it touches, a free for copies of its buffer.
-So a plan's slow-down is that of its timeline, and its memory follows from the order of its steps alone.
+A run waits for copies of the buffers it touches, a free for copies of its buffer. So memory follows from the order of
+steps alone.
 
-Optimizer state and parameters may live on the host. Ops of the graph then copy them (`state_in_graph`), and a plan may
-repeat copies of parameters like recomputed ops.
+Ops of the graph copy optimizer state and parameters that live on the host (`state_in_graph`).
 """
 
 from lowtide.engine.offload.host_space import (

@@ -15,7 +15,7 @@ from lowtide.engine.plan import CopyIn, CopyOut, Free, Plan, Run, Step
 
 
 class CopyPlacer:
-    """Places frees and copies for one graph and budget. Runs keep their order."""
+    """Places frees and copies; runs keep their order."""
 
     def __init__(
         self, graph: Graph, callees: Mapping[str, Plan], link: Link, seconds: NDArray[np.float64], budget_bytes: int
@@ -29,10 +29,9 @@ class CopyPlacer:
         return replace(Plan.from_steps(self._graph, steps), callees=dict(self._callees))
 
     def free_late(self, steps: Sequence[Step]) -> tuple[list[Step], list[float]]:
-        """Delay the free of every buffer still being copied out, until the copy ends or its bytes are needed.
+        """Delay frees of buffers being copied out, until the copy ends or the bytes are needed. O(steps).
 
-        A buffer stays if its prefetch comes first. Returns the steps and the start of each run without stalls.
-        O(steps).
+        Returns the steps and the start of each run without stalls.
         """
         live = self._live(steps)
         now = stream = 0.0
@@ -66,9 +65,9 @@ class CopyPlacer:
         return [*moved, *(Free(buffer) for buffer in leaving)], starts
 
     def prefetch_early(self, steps: Sequence[Step], starts: Sequence[float]) -> list[Step]:
-        """Start every prefetch as late as it still hides, or as soon after that as its bytes are free.
+        """Start every prefetch as late as it still hides, or later, once its bytes are free.
 
-        `starts` are the runs'. O(steps + copies * runs moved over).
+        Complexity: O(steps + copies * runs moved over).
         """
         live = self._live(steps)
         run_live = np.asarray([need for step, need in zip(steps, live, strict=True) if isinstance(step, Run)], np.int64)
@@ -102,7 +101,6 @@ class CopyPlacer:
         return self._merge(steps, before)
 
     def _merge(self, steps: Sequence[Step], before: Mapping[Place, Sequence[Step]]) -> list[Step]:
-        """Insert prefetches. Host copies are freed after the next use, unneeded copies removed."""
         prefetched = {step.buffer for step in steps if isinstance(step, CopyIn)}
         merged: list[Step] = []
         ordinal = 0

@@ -12,7 +12,7 @@ from lowtide.engine.graph import Graph, Space
 
 HOST = "host"
 _USUAL_MEMORY = 1.6
-"""Speed of the host's memory for one device by that of its link: 51.2 GB/s to 32 GB/s in a DGX A100."""
+"""Speed of the host's memory by that of its link: 51.2 GB/s to 32 GB/s per device in a DGX A100."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class Host:
     """Speed of the link in each direction."""
     capacity_bytes: int | None = None
     memory_bytes_per_s: float | None = None
-    """Speed of its memory for one device; by default `_USUAL_MEMORY` times the link's speed."""
+    """Speed of its memory for one device; by default 1.6 times the link's speed."""
 
     @property
     def update_bytes_per_s(self) -> float:
@@ -37,7 +37,6 @@ class Host:
 
 
 def host_of_device(device: Device) -> Host:
-    """Return a known device's host, with the speeds of link and memory."""
     return Host(
         bandwidth_bytes_per_s=device.host_bytes_per_second, memory_bytes_per_s=device.host_memory_bytes_per_second
     )
@@ -54,7 +53,7 @@ class Link:
 
 
 def with_host_space(graph: Graph, bandwidth_bytes_per_s: float, capacity_bytes: int | None = None) -> Graph:
-    """Return the graph with a memory space "host", linked to its first space with the given speed in each direction.
+    """Return the graph with a memory space "host", linked to its first space with this speed in each direction.
 
     At a speed of 0, nothing is offloaded. The host is part of the fingerprint, so plans are applied and verified with
     this graph. Raises UsageError if the graph has a host, and for a negative speed or capacity.
@@ -73,10 +72,10 @@ def with_host_space(graph: Graph, bandwidth_bytes_per_s: float, capacity_bytes: 
 
 
 def with_state_on_host(graph: Graph, state: Sequence[BufferId], memory_bytes_per_s: float | None = None) -> Graph:
-    """Return a graph with its host as the home of persistent buffers, and its memory's speed.
+    """Return a graph with its host as the home of persistent buffers.
 
-    Copying ops bring the buffers to the device, or updates run on the host at `memory_bytes_per_s`. These ops take no
-    device time (see `off_device_ops`). Only copies of parameters may be repeated.
+    Copying ops and updates on the host, at `memory_bytes_per_s`, take no device time. Only copies of parameters may be
+    repeated.
     """
     host = next(number for number, space in enumerate(graph.spaces) if space.name == HOST)
     spaces = graph.buffer_spaces.copy()
@@ -89,13 +88,12 @@ def with_state_on_host(graph: Graph, state: Sequence[BufferId], memory_bytes_per
 
 
 def _with_memory_speed(spaces: Sequence[Space], host: SpaceId, speed: float) -> tuple[Space, ...]:
-    """Return the spaces with the speed of copies within the host, which prices updates there."""
     memory = {**spaces[host].bandwidth_bytes_per_s, HOST: speed}
     return (*spaces[:host], replace(spaces[host], bandwidth_bytes_per_s=memory), *spaces[host + 1 :])
 
 
 def find_link(graph: Graph, device: SpaceId) -> Link | None:
-    """Return the link between a space and the first one with copies both ways, or None."""
+    """Return the link between a space and the first one with copies both ways."""
     home = graph.spaces[device]
     for number, other in enumerate(graph.spaces):
         out, back = home.bandwidth_bytes_per_s.get(other.name, 0.0), other.bandwidth_bytes_per_s.get(home.name, 0.0)

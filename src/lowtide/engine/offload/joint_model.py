@@ -1,12 +1,12 @@
 """The mixed-integer program that chooses offload and recomputation together, and its bound on the slow-down.
 
-To the rows of `recompute.place_model` it adds a column per counted place and offloadable buffer (prefetched after this
-place), and one per stage for the seconds that compute stalls. Every real schedule satisfies these rows:
+To the rows of `recompute.place_model` it adds a column per counted place and buffer prefetched after this place, and
+one per stage for stalled seconds. Every real schedule satisfies these rows:
 
 - A buffer prefetched after a place, but not kept there, was copied out before. All copies of buffers made after some op
   and copied out before a place share one stream between the two.
 - A prefetched buffer is copied back between the place and the base op that needs it.
-- The seconds between two places are those of the base ops, of the ops recomputed there and of stalls.
+- The seconds between two places are those of base ops, of ops recomputed there and of stalls.
 
 Memory between places and of copies under way is ignored, so this is a relaxation.
 """
@@ -34,18 +34,16 @@ from lowtide.engine.search.proof_of_cost import Name
 
 _MAX_WINDOWS = 16
 _ROUNDING = 1e-9
-"""Taken off the bound for the rounding of seconds, as a share of all seconds: stalls that long make up for it."""
+"""Taken off the bound for the rounding of seconds, as a share of all seconds."""
 _FIRST_SLACK = 0.02
 _MAX_SLACKS = 3
 _FREE_SHARE_PER_SLACK = 0.25
-"""Share of the budget left free, relative to the streams'."""
 _FIRST_PART, _LATER_PART = 1.5, 0.25
-"""Shares of the solver work: first choice, later ones."""
 _PROMISE_RATIO = 1.005
 
 
 class JointModel:
-    """Builds the program of one base order and host for any places and budget."""
+    """The program of one base order and host."""
 
     def __init__(self, program: OrderedProgram, link: Link, seconds: NDArray[np.float64]) -> None:
         self.program, self.link = program, link
@@ -72,7 +70,6 @@ class JointModelBuilder(ModelBuilder):
         self.per_byte_out = 1 / (share * joint.link.out_bytes_per_s)
         self.per_byte_back = 1 / (share * joint.link.back_bytes_per_s)
         self.prefetches: list[dict[BufferId, int]] = []
-        """Per counted place, buffer -> column: prefetched after it."""
 
     def chosen(self, solution: NDArray[np.float64]) -> NDArray[np.bool_]:
         offloaded = np.zeros(len(self.joint.offloadable), np.bool_)
@@ -145,7 +142,6 @@ class JointModelBuilder(ModelBuilder):
     def _add_stream_row(
         self, name: Name, copies: Iterable[tuple[int, BufferId]], per_byte: float, start: Place, end: Place
     ) -> None:
-        """Add a row: copies fit between the end of the op before `start` and the start of the op at `end`."""
         starts = self.joint.starts
         unit = max(starts[-1], self.max_seconds)
         terms = [(column, per_byte * self.model.sizes[buffer]) for column, buffer in copies]
@@ -157,7 +153,6 @@ class JointModelBuilder(ModelBuilder):
 
 
 def _windows(copies: Sequence[tuple[Place, int]], *, latest_first: bool) -> list[Place]:
-    """Return where windows of about equal bytes end."""
     total = sum(size for _, size in copies)
     places: list[Place] = []
     passed = 0
@@ -176,9 +171,7 @@ class JointResult:
 
     bound: float = 0.0
     claimed_bound: float = 0.0
-    """The solver's, unproven."""
     seconds: tuple[float, ...] = ()
-    """Run time of each op that the bounds are for."""
     work: int = 0
     places: tuple[Place, ...] = ()
 
@@ -186,9 +179,8 @@ class JointResult:
 def solve_jointly(search: OffloadSearch, effort: RecomputeEffort, *, rerun: bool) -> JointResult:
     """Offer plans that the joint model chooses, and return its bound.
 
-    A copy that hides in the model may stall in a schedule. The first choice fills the streams and gives the bound.
-    Later ones leave a share of streams and budget free: smaller if the last plan kept its promised slow-down, else
-    larger.
+    The first choice gives the bound. Later ones leave a share of streams and budget free, since copies that hide in the
+    model may stall in a schedule.
     """
     program = search.program
     baseline = program.execute(Drops())
@@ -224,13 +216,10 @@ def solve_jointly(search: OffloadSearch, effort: RecomputeEffort, *, rerun: bool
 class _Choice:
     milp: MixedIntegerProgram
     bound: float
-    """The solver's."""
     solution: NDArray[np.float64] | None
     work: int
     is_new: bool
-    """Whether it is untried."""
     meets_promise: bool
-    """Whether the best plan keeps the promised slow-down."""
 
 
 def _offer(

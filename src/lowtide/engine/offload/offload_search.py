@@ -1,4 +1,4 @@
-"""Search for the plan of lowest slow-down in a budget: buffers to offload, ops to recompute, times of copies."""
+"""Search for the plan of lowest slow-down with offload in a budget."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,6 @@ from lowtide.engine.timeline import Timeline, play_timeline
 _HEADROOMS = (0.0, 0.03, 0.08)
 """Shares of the budget left free for copies under way."""
 _FINE_HEADROOMS = (0.0, 0.01, 0.02, 0.04)
-"""The same for choices that get more work."""
 _MAX_TIMINGS = 3
 
 
@@ -33,33 +32,24 @@ class TimedPlan:
     plan: Plan
     timeline: Timeline
     peaks: Mapping[str, int]
-    """By memory space name."""
     over_bytes: int
-    """Bytes over the budget."""
     fits_elsewhere: bool
-    """Whether it is within the limits of the other memory spaces."""
 
     @property
     def rank(self) -> tuple[int, float, int, int]:
-        """Sort key, lower is better: bytes over, slow-down, copies, steps."""
         copies = self.plan.kinds == StepKind.COPY_OUT
         return self.over_bytes, self.timeline.extra_seconds, int(copies.sum()), self.plan.n_steps
 
     def beats(self, other: "TimedPlan") -> bool:
-        """Return whether it ranks before another plan and is within the limits of the other memory spaces."""
         return self.fits_elsewhere and self.rank < other.rank
 
     @property
     def run_starts(self) -> list[float]:
-        """Start of every run."""
         return self.timeline.starts[self.plan.kinds == StepKind.RUN].tolist()
 
 
 def timed_plan(graph: Graph, plan: Plan, prices: Prices, budget_bytes: int, elsewhere: Mapping[str, int]) -> TimedPlan:
-    """Return a plan with its timeline and peaks. O(steps + e).
-
-    The budget is that of the first memory space, `elsewhere` has the limits of others by name.
-    """
+    """Return a plan with its timeline and peaks; `elsewhere` limits spaces but the first by name. O(steps + e)."""
     peaks = simulate(graph, plan).peak_bytes
     over = max(0, peaks[graph.spaces[0].name] - budget_bytes)
     fits_elsewhere = all(peaks[space] <= most for space, most in elsewhere.items())
@@ -67,7 +57,6 @@ def timed_plan(graph: Graph, plan: Plan, prices: Prices, budget_bytes: int, else
 
 
 def rerun_seconds(prices: Prices, plan: Plan) -> float:
-    """Return the seconds of recomputed ops."""
     runs = np.bincount(plan.order(), minlength=len(prices.seconds))
     return math.fsum(((runs - 1) * prices.seconds).tolist())
 
@@ -81,10 +70,8 @@ class OffloadSearch:
     prices: Prices
     link: Link
     elsewhere: Mapping[str, int]
-    """Limits of other memory spaces, by name."""
     best: TimedPlan
     play_work: int = 0
-    """Accesses executed."""
     tried: set[tuple[bool, bytes]] = field(default_factory=set[tuple[bool, bytes]])
 
     def is_within(self, bound: float, gap: float) -> bool:
@@ -102,11 +89,9 @@ class OffloadSearch:
         exact: bool = False,
         play_work: int = RECOMPUTE_EFFORTS["fast"].play_work,
     ) -> bool:
-        """Offer plans that offload at most the given buffers and other results of the same ops. Return whether they are
-        new.
+        """Offer plans that offload at most these buffers and other results of their ops; return whether they are new.
 
-        With `rerun`, ops may be recomputed, and with `exact`, the solver chooses them. If a plan stalls, or misses the
-        budget by less than that, more of the budget is left free for copies. `play_work` limits the accesses per plan.
+        With `rerun`, ops may be recomputed; with `exact`, the solver chooses them.
         """
         graph = self.program.problem.graph
         hidden, offloaded = offloaded, with_results_of_same_ops(graph, offloaded, offloadable_buffers(self.program))
@@ -138,7 +123,6 @@ class OffloadSearch:
         return True
 
     def _time(self, placer: CopyPlacer, steps: Sequence[Step]) -> bool:
-        """Offer a plan that hides copies as far as memory allows. Return whether it stalls."""
         late, starts = placer.free_late(steps)
         for _ in range(_MAX_TIMINGS):
             timed = self._offer(placer.plan(placer.prefetch_early(late, starts)))
@@ -152,7 +136,6 @@ class OffloadSearch:
         return float(self.prices.seconds[runs].sum() - self.prices.seconds.sum())
 
     def _offer(self, plan: Plan) -> TimedPlan:
-        """Return a plan with its timeline, and keep it if it is the best."""
         found = timed_plan(self.program.problem.graph, plan, self.prices, self.budget, self.elsewhere)
         if found.beats(self.best):
             self.best = found

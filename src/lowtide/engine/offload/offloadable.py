@@ -43,7 +43,6 @@ def _ops_confined_to(graph: Graph, space: SpaceId) -> NDArray[np.bool_]:
 def with_results_of_same_ops(
     graph: Graph, offloaded: NDArray[np.bool_], allowed: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """Return a mask of all `allowed` results of the offloaded buffers' writers."""
     ops = np.zeros(graph.n_ops, np.bool_)
     ops[graph.structure.producers[offloaded]] = True
     allocates = graph.structure.allocates
@@ -55,11 +54,10 @@ def with_results_of_same_ops(
 def greedy_choices(
     program: OrderedProgram, recomputed: Execution, baseline: Execution, link: Link, room_bytes: int
 ) -> Iterator[NDArray[np.bool_]]:
-    """Yield masks of buffers to offload. O(n log n) each.
+    """Yield masks of buffers to offload that are idle at the unmodified program's peak. O(n log n) each.
 
-    Candidates are idle at the unmodified program's peak. One order puts the highest recompute cost per byte first. The
-    other starts with buffers that cost at least as much as any op recomputed in the plan `recomputed`, earliest first.
-    Both end when a share of the streams or `room_bytes` on the host is full.
+    One order puts the highest recompute cost per byte first. The other puts buffers first that cost at least as much as
+    any op recomputed in `recomputed`. Both end when the streams or `room_bytes` are full.
     """
     idle = idle_at_peak(program, baseline)
     if not len(idle):
@@ -88,7 +86,6 @@ def greedy_choices(
 
 
 def idle_at_peak(program: OrderedProgram, baseline: Execution) -> NDArray[np.int64]:
-    """Return offloadable buffers resident but unused at the unmodified program's peak."""
     graph = program.problem.graph
     if not graph.n_ops:
         return np.zeros(0, np.int64)

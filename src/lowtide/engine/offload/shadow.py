@@ -1,7 +1,7 @@
 """A program that prefetches some buffers from the host instead of recomputing them.
 
-Each is written by a "load" op right after its producer, from a copy on the host. A second run of a load is a prefetch,
-so planning recomputation of this program plans offload too.
+A "load" op writes each right after its producer, from a copy on the host. A second run of a load is a prefetch, so
+planning recomputation of this program plans offload too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,6 @@ class Shadow:
     loaded: NDArray[np.int32]
     """Per op, the buffer it loads, -1 for other ops."""
     copies: NDArray[np.int32]
-    """Per added buffer, the buffer that it copies."""
 
     def steps_with_copies(self, plan: Plan, host: SpaceId) -> list[Step]:
         """Return a plan's steps with copies right after production and right before use. O(steps)."""
@@ -77,7 +76,7 @@ def shadow_of(
     """Return the program that loads the offloaded buffers. O(n + e).
 
     Copies of `hidden` buffers cost almost nothing. Without `rerun`, only loads may run twice. A producer's scratch
-    includes the bytes loaded after it; its in-place pairs are dropped.
+    includes the bytes loaded after it.
     """
     graph = program.problem.graph
     chosen: list[BufferId] = np.flatnonzero(offloaded).tolist()
@@ -119,7 +118,6 @@ def shadow_of(
 def _producer(
     graph: Graph, record: Op, copy_of: Mapping[BufferId, BufferId], first: Sequence[OpId], *, may_rerun: bool
 ) -> Op:
-    """Return an op that writes offloaded results to the host. `first` maps earlier ops to new ids."""
     goes = [buffer for buffer in record.writes if buffer in copy_of]
     return structs.replace(
         record,

@@ -35,11 +35,10 @@ def parameters_of(graph: Graph) -> list[BufferId]:
 
 
 def parts_to_move(sizes: Sequence[int], share: float) -> list[int]:
-    """Return positions of parts of a program that have a share of all bytes, those first that free the most bytes.
+    """Return positions of parts that have a share of all bytes, those first that free the most bytes.
 
-    Parts of equal size need the room of one, since they return one after another. So many equal parts free more bytes
-    than a large one. They are spread over the program, so that computation with the others hides their copies. A larger
-    share only adds parts.
+    Many equal parts free more than a large one: they return one after another, so they need the room of one. They are
+    spread over the program, so that computation hides their copies.
     """
     groups: dict[int, list[int]] = {}
     for place, size in enumerate(sizes):
@@ -67,7 +66,6 @@ def _large(graph: Graph, wanted: Mask) -> list[BufferId]:
 
 
 def _part_of(ranked: Sequence[int], sizes: Sequence[int], share: float) -> list[int]:
-    """Return the first of some parts that together have a share of their bytes."""
     if share <= 0 or not ranked:
         return []
     ends = np.cumsum(sizes)
@@ -77,11 +75,9 @@ def _part_of(ranked: Sequence[int], sizes: Sequence[int], share: float) -> list[
 def state_on_host(graph: Graph, share: float, host: Host, place: UpdatePlace = "device") -> Graph | None:
     """Return a graph with a share of its state on its host, updated on the device or the host.
 
-    A share above 1 also moves parameters: 1.5 is all state and half of the parameters. State updated on the device is
-    copied there before its uses and back after them. A parameter is copied to the device for its uses before its
-    update, which a plan may repeat, and once for the update. For an update on the host, the gradient is copied there
-    and the new parameter, if it belongs on the device, back. Returns None without a link to a host, buffers to move, or
-    updates.
+    A share above 1 also moves parameters: 1.5 is all state and half of the parameters. A plan may repeat copies of
+    parameters to the device before their update. For an update on the host, the gradient is copied there and the new
+    parameter, if it belongs on the device, back. Returns None without a link to a host, buffers to move, or updates.
     """
     link = find_link(graph, 0)
     all_state, all_parameters = state_of(graph), parameters_of(graph)
@@ -99,23 +95,15 @@ def state_on_host(graph: Graph, share: float, host: Host, place: UpdatePlace = "
 
 @dataclass(frozen=True, slots=True)
 class _DeviceVisit:
-    """A stay of a buffer on the device."""
-
     buffer: BufferId
     there: BufferId
-    """Its copy on the device."""
     ops: Sequence[OpId]
-    """The ops that use the copy."""
     kind: str
-    """The kind of the copy to the device."""
     returns: bool
-    """Whether these ops change it."""
 
 
 @dataclass(eq=False)
 class _Moved:
-    """Builds the graph with updates on the host and copying ops."""
-
     graph: Graph
     host: int
     state: Sequence[BufferId]
@@ -123,7 +111,6 @@ class _Moved:
     updates: Sequence[Update]
     builder: GraphBuilder = field(init=False)
     places: dict[OpId, OpId] = field(default_factory=dict[OpId, OpId])
-    """By op of the graph, its op or that of its update."""
 
     def __post_init__(self) -> None:
         graph = self.graph
@@ -159,10 +146,6 @@ class _Moved:
         return self.builder.build()
 
     def _visits(self, of_update: Mapping[OpId, Update]) -> Iterator[_DeviceVisit]:
-        """Yield the stays on the device: of state around its update, of a parameter before its first change, and after.
-
-        Buffers of updates on the host stay there meanwhile.
-        """
         graph = self.graph
         parameters = set(self.parameters)
         for buffer in (*self.state, *self.parameters):

@@ -14,7 +14,7 @@ from lowtide.engine.offload.host_space import Link
 UpdatePlace = Literal["device", "host", "either"]
 """Where parameters with state on the host are updated; "either" balances link and host memory."""
 _OPTIMIZERS = frozenset({"adam", "adamw", "sgd", "adagrad"})
-"""Updates of whole optimizers as one op, in PyTorch `_fused_adam_` and so on."""
+"""Optimizers whose whole update is one op, such as `_fused_adam_` in PyTorch."""
 LEAST_BYTES = 1024
 """Smaller buffers stay."""
 
@@ -24,18 +24,14 @@ class Update:
     """The ops updating one parameter, and their large buffers."""
 
     ops: tuple[OpId, ...]
-    """In program order."""
     again: tuple[OpId, ...]
     """Small ops that the update repeats instead of waiting for them."""
     state: tuple[BufferId, ...]
     copied: tuple[BufferId, ...]
-    """Buffers of the device that it reads: the gradient, and a parameter without master weights."""
+    """Device buffers that it reads: the gradient, and a parameter without master weights."""
     returned: tuple[BufferId, ...]
-    """Buffers of the device that it overwrites: the parameter."""
     small: tuple[BufferId, ...]
-    """Operands that stay where they are."""
     counts: tuple[BufferId, ...]
-    """Those of them that it overwrites: the number of steps."""
 
 
 def is_element_wise(kind: str) -> bool:
@@ -45,11 +41,7 @@ def is_element_wise(kind: str) -> bool:
 
 
 def find_updates(graph: Graph, state: Iterable[BufferId], parameters: Collection[BufferId] = ()) -> list[Update]:
-    """Return the element-wise updates of parameters with large state, in program order. O(accesses).
-
-    The ops of an update touch the state, change one of `parameters`, which counts as state, use results of such ops, or
-    only prepare operands for them.
-    """
+    """Return the element-wise updates of parameters with large state, in program order. O(accesses)."""
     repeatable = _repeatable_ops(graph)
     found: list[Update] = []
     for ops, own_state in _Groups(graph, state, parameters).found():
@@ -61,9 +53,9 @@ def find_updates(graph: Graph, state: Iterable[BufferId], parameters: Collection
 
 
 def balanced(graph: Graph, updates: Sequence[Update], link: Link, memory_bytes_per_s: float) -> list[Update]:
-    """Return the updates that run on the host so that the link and the host's memory finish soonest.
+    """Return the updates that run on the host so that link and host memory finish soonest.
 
-    The largest are placed first, each where both streams of copies and the host end earlier. O(n log n).
+    Greedy, the largest first. O(n log n).
     """
     sizes = graph.sizes
     busy = np.zeros(3)
@@ -93,15 +85,13 @@ def updates_to_move(
     place: UpdatePlace,
     parameters: Collection[BufferId] = (),
 ) -> list[Update]:
-    """Return the updates of state on the host that run there, in program order. `parameters` are on the host, too."""
+    """Return the updates of state on the host that run there, in program order. `parameters` are there, too."""
     updates = [] if place == "device" else find_updates(graph, state, parameters)
     chosen = balanced(graph, updates, link, memory_bytes_per_s) if place == "either" else updates
     return sorted(chosen, key=lambda update: update.ops[-1])
 
 
 class _Groups:
-    """Ops that belong together because they share state or results."""
-
     def __init__(self, graph: Graph, state: Iterable[BufferId], parameters: Collection[BufferId]) -> None:
         self._graph = graph
         self._state = [*state, *parameters]
@@ -149,7 +139,6 @@ class _Groups:
 
 
 def _repeatable_ops(graph: Graph) -> set[OpId]:
-    """Return ops that compute small numbers from small numbers that no op overwrites. O(accesses)."""
     is_fixed = graph.sizes < LEAST_BYTES
     is_fixed[graph.mutates.values] = False
     rows = zip(graph.structure.touches, graph.structure.allocates, strict=True)
@@ -162,8 +151,6 @@ def _repeatable_ops(graph: Graph) -> set[OpId]:
 
 @dataclass(slots=True, eq=False)
 class _Body:
-    """The ops of one update, which move to the place of the last."""
-
     graph: Graph
     repeatable: Collection[OpId]
     inside: set[OpId]
@@ -172,10 +159,7 @@ class _Body:
     again: set[OpId] = field(default_factory=set[OpId])
 
     def take_preparations(self) -> None:
-        """Take ops that prepare operands: the gradient in float32, the count of steps, factors of the learning rate.
-
-        Small operands shared with other ops are recomputed by the update, so that it can start early.
-        """
+        """Take ops that prepare operands: the gradient in float32, the count of steps, factors of the learning rate."""
         before = -1
         while before < len(self.inside) + len(self.again):
             before = len(self.inside) + len(self.again)
@@ -187,7 +171,6 @@ class _Body:
                     self.again.add(op)
 
     def update(self) -> Update | None:
-        """Return the update, or None if its ops cannot move."""
         graph = self.graph
         ops = sorted(self.inside)
         own = {buffer for op in ops for buffer in graph.structure.allocates[op].tolist()}
@@ -227,7 +210,6 @@ class _Body:
         return self.inside.issuperset(self._users(buffer))
 
     def _preparing(self, buffer: BufferId) -> list[OpId]:
-        """Return the ops that prepare an operand only for this update."""
         graph = self.graph
         if graph.persistent[buffer]:
             others = [op for op in self._users(buffer) if op not in self.inside]
@@ -248,13 +230,11 @@ class _Body:
         return [op] if is_plain and is_smaller and is_fixed and len(made) == 1 else []
 
     def _is_written_once(self, buffer: BufferId) -> bool:
-        """Return whether a buffer keeps its contents, or only this update and its preparations change it."""
         if self.graph.sizes[buffer] < LEAST_BYTES:
             return True
         return not any(buffer in self.graph.mutates[op] for op in self._users(buffer))
 
     def _is_used_between(self, buffer: BufferId, *, changed: bool) -> bool:
-        """Return whether other ops change an operand, or use one that changes, during the update."""
         users = self._users(buffer)
         first = min((op for op in users if op in self.inside), default=self.last)
         between = [op for op in users if first < op < self.last and op not in self.inside]

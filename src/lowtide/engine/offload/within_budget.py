@@ -25,26 +25,20 @@ from lowtide.engine.recompute.result import RecomputeResult, explain_shortfall
 from lowtide.engine.search.proof_of_cost import CostProof, Name
 
 _WORTHWHILE = 0.01
-"""Share of a step that recomputed runs take, below which a step that waits for state gets no copies in their place."""
+"""In a step that waits for state, copies replace recomputed runs only if these take more than this share."""
 _GREEDY_PART = 12
-"""Share of all accesses that choices without the solver may execute, as one part in this number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OffloadResult(RecomputeResult):
-    """A verified plan with recomputation and offload, and its slow-down in seconds (`extra_cost`).
-
-    `drops` belong to the plan without copies.
-    """
+    """A verified plan with recomputation and offload; `extra_cost` in seconds, `drops` of the plan without copies."""
 
     rerun_seconds: float
-    """Time of recomputed ops."""
     stall_seconds: float
     """Time that compute waits for copies."""
     hidden_seconds: float
     """Time of transfers while compute is busy."""
     offloaded_bytes: int
-    """Bytes copied to the host."""
 
 
 def plan_within_budget(
@@ -60,10 +54,9 @@ def plan_within_budget(
 ) -> OffloadResult:
     """Return a verified plan of low slow-down with its peak in the first memory space within the budget.
 
-    `order` is the order of first runs, `prices` gives the seconds per op (default: the graph's). Buffers go to the
-    first space with copies both ways. No space grows beyond its capacity, unless the program itself needs more there.
-    `recomputed` is the result of `recompute.plan_within_budget`, if known. Plans with one technique are candidates.
-    Deterministic: limits count work. Raises UsageError for a negative budget, another technique, or bad prices.
+    `order` is the order of first runs, `prices` gives the seconds per op (default: the graph's). No space grows beyond
+    its capacity, unless the program itself needs more. Deterministic. Raises UsageError for a negative budget, another
+    technique, or bad prices.
     """
     graph = problem.graph
     if unknown := sorted(set(allow) - NEED_BUDGET):
@@ -101,7 +94,6 @@ def plan_within_budget(
 
 
 def _limits_elsewhere(graph: Graph, needed: Mapping[str, int]) -> dict[str, int]:
-    """Return the limits of all spaces but the first: capacities, or the bytes `needed` by the program itself."""
     persistent = graph.persistent_bytes()
     return {
         space.name: max(space.capacity_bytes - persistent[space.name], needed[space.name])

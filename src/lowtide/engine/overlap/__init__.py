@@ -1,7 +1,7 @@
 """Overlap collectives with computation: start them early and free their operands late, as far as memory allows.
 
-Plans are chosen as if ops ran one after another, because a bound on the cost is a sum over ops. This room then moves
-steps within the memory that the plan leaves free, so peak and cost keep their bounds.
+Plans are chosen as if ops ran one after another, because cost bounds are sums over ops. Steps then move within the
+memory left free, so peak and cost keep their bounds.
 """
 
 from lowtide.engine.overlap.hide_collectives import Communication, communication_of, hide_collectives

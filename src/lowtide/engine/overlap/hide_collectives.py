@@ -38,11 +38,8 @@ def communication_of(graph: Graph, plan: Plan, prices: Prices) -> Communication:
 def hide_collectives(graph: Graph, plan: Plan, prices: Prices, allowed_bytes: Mapping[str, int]) -> Plan:
     """Return a plan that waits less for its collectives and ops off the device, or the plan itself.
 
-    Each of them starts as late as it still ends in time, or as soon after that as memory allows. Its operands are freed
-    when it is done, or when their bytes are needed. Steps that would wait move behind others (`wait_late`). Ordered ops
-    keep their order, so that all ranks agree. Plans with copies of their own are unchanged. Source: the placement of
-    prefetches in `engine.offload`. O(steps + e), and the steps moved over. Never slower on the timeline, never above
-    `allowed_bytes`.
+    Ordered ops keep their order, so that all ranks agree. Plans with copies of their own are unchanged. O(steps + e),
+    and the steps moved over. Never slower on the timeline, never above `allowed_bytes`.
     """
     copies = ~np.isin(plan.kinds, (StepKind.RUN, StepKind.FREE))
     if copies.any() or not ((graph.ranks > 1).any() or graph.off_device.any()):
@@ -64,7 +61,6 @@ def _moved(
     allowed_bytes: Mapping[str, int],
     stay: Collection[OpId] = (),
 ) -> Plan:
-    """Return the plan after the moves that make it faster. Ops that `stay` do not start early."""
     best, seconds = plan, _seconds(graph, plan, prices)
     for move in (partial(_start_early, stay=stay), _free_late, wait_late):
         moved = move(Steps.of(graph, best, prices, allowed_bytes))
@@ -114,7 +110,6 @@ def _start_early(plan: Steps, stay: Collection[OpId] = ()) -> Plan:
 
 
 def _latest_starts(plan: Steps) -> dict[StepIndex, float]:
-    """Return, by step, the latest start of each collective and op off the device that makes no op wait."""
     needed_at: dict[BufferId, float] = {}
     latest: dict[StepIndex, float] = {}
     before: dict[str, float] = {}
@@ -130,7 +125,6 @@ def _latest_starts(plan: Steps) -> dict[StepIndex, float]:
 
 
 def _with_room(plan: Steps, run: Run, place: StepIndex, step: StepIndex) -> StepIndex:
-    """Return the first place from which the results of a run fit, and reserve that room."""
     graph, room = plan.graph, plan.room
     made = np.zeros(room.shape[1], np.int64)
     np.add.at(made, graph.buffer_spaces[graph.writes[run.op]], graph.sizes[graph.writes[run.op]])
@@ -170,7 +164,6 @@ def _free_late(plan: Steps) -> Plan:
 
 
 def _next_touches(plan: Steps) -> list[StepIndex]:
-    """Return, by step, the next touch of the buffer it frees, or the number of steps."""
     coming: dict[BufferId, StepIndex] = {}
     found = [len(plan.steps)] * len(plan.steps)
     for step in range(len(plan.steps) - 1, -1, -1):
@@ -191,7 +184,7 @@ def returning_ops(graph: Graph) -> frozenset[OpId]:
 def return_late(plan: Steps, returning: Collection[OpId]) -> Plan:
     """Return the plan with its `returning` ops last, in the order of the updates, if no step needs them.
 
-    A stream copies in the order of the steps, and such a copy waits for its update. O(accesses).
+    A stream copies in step order, and such a copy waits for its update. O(accesses).
     """
     last = len(plan.steps) - 1
     used_later: set[BufferId] = set()

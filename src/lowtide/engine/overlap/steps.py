@@ -32,15 +32,13 @@ class Steps:
     transient: NDArray[np.int64]
     """Bytes while each op runs, by memory space."""
     streams: list[str | None]
-    """By op: a collective's or off-device op's stream, None for compute."""
+    """By op; None for compute."""
     reads: list[list[BufferId]]
     changes: list[list[BufferId]]
     """By op, buffers written or mutated."""
     touches: list[list[BufferId]]
-    """By op, buffers read or written."""
     predecessors: list[list[OpId]]
     allowed: list[int]
-    """Allowed bytes, by memory space."""
 
     @classmethod
     def of(cls, graph: Graph, plan: Plan, prices: Prices, allowed_bytes: Mapping[str, int]) -> "Steps":
@@ -82,7 +80,6 @@ class Steps:
         return [*changed, *(read for read, _ in step.pairs)] if step.pairs else changed
 
     def moved(self, places: Mapping[StepIndex, tuple[StepIndex, int]]) -> Plan:
-        """Return the plan with steps moved before or after others."""
         where = np.arange(len(self.steps))
         side = np.full(len(self.steps), ITSELF)
         for step, (place, step_side) in places.items():

@@ -17,7 +17,6 @@ _HOME = 0
 def wait_late(steps: Steps) -> Plan:
     """Return the plan with steps that would wait for a collective behind later ones that need not wait.
 
-    So a weight is updated when its gradient has arrived, while the backward pass continues. Dependent steps wait too.
     Ordered ops keep their order: waiting steps run before them, or when too much of the first memory space is needed.
     O(accesses), and the steps that wait at once.
     """
@@ -26,8 +25,6 @@ def wait_late(steps: Steps) -> Plan:
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """Postponed steps in order, and the buffers they touch."""
-
     steps: deque[tuple[StepIndex, float]] = field(default_factory=deque[tuple[StepIndex, float]])
     touched: Counter[BufferId] = field(default_factory=Counter[BufferId])
     changed: Counter[BufferId] = field(default_factory=Counter[BufferId])
@@ -35,8 +32,6 @@ class _Waiting:
 
 
 class _LateWalk:
-    """A walk through a plan in its new order, with time and bytes of the first space."""
-
     def __init__(self, steps: Steps) -> None:
         self._plan, graph = steps, steps.graph
         self._allowed = steps.allowed[_HOME]
@@ -93,7 +88,6 @@ class _LateWalk:
         return self._held + self._needed[step] <= self._allowed and after + self._peak_of_waiting(()) <= self._allowed
 
     def _peak_of_waiting(self, more: tuple[StepIndex, ...]) -> int:
-        """Return the most bytes that postponed steps, then `more`, add."""
         held = most = 0
         for step in (*(step for step, _ in self._waiting.steps), *more):
             most = max(most, held + self._needed[step])
@@ -133,7 +127,6 @@ class _LateWalk:
 
 
 def _bytes_by_step(plan: Steps) -> tuple[list[int], list[int]]:
-    """Return, per step, the bytes of the first space added while it runs, and afterwards."""
     graph = plan.graph
     sizes: list[int] = counted_sizes(graph, _HOME).tolist()
     scratch: list[int] = plan.transient[:, _HOME].tolist()

@@ -1,9 +1,8 @@
 """Assign byte offsets to buffers from their live ranges, with the smallest arena that is found.
 
-Buffers that must keep their distance form one rigid item. Time is divided into sections, in which no item starts or
-ends. Cheap methods run first: a bound, the skyline, the published rules. Items are then split into parts that share no
-section. Parts above the bound are improved by exact search, a loop of priorities and ejection. Limits count examined
-items, so results are the same on every machine. `validate`, independent of the search, checks every packing.
+Cheap methods run first: a bound, the skyline, the published rules. Parts above the bound are then improved by exact
+search, a loop of priorities and ejection. Limits count examined items, so results are the same on every machine.
+`validate`, independent of the search, checks every packing.
 """
 
 from lowtide.engine.packing.buffers import FREE, Buffers

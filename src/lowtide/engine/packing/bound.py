@@ -25,8 +25,8 @@ class Bound:
 def lower_bound(items: Items) -> Bound:
     """Return the largest sum of bytes alive in one section, or the end of the highest fixed item if larger.
 
-    Padding for alignment counts, except for the topmost item; allowed overlap is subtracted. If pairs must be apart,
-    the heaviest clique counts too (see `heaviest_clique`). Complexity: O(n log n) without such pairs.
+    Padding for alignment counts, except for the topmost item; allowed overlap is subtracted. Complexity: O(n log n)
+    without pairs that must be apart.
     """
     ends = np.where(items.fixed == FREE, 0, items.fixed) + items.sizes
     top = int(ends.argmax()) if len(items) else -1
@@ -47,7 +47,7 @@ def live_bytes(items: Items) -> Ints:
 
 
 def sum_by_section(items: Items, pieces: Ints, heights: Ints) -> Ints:
-    """Return the sum of `heights` per section over the pieces alive there. O(pieces + sections)."""
+    """Return the sum of `heights` alive per section. O(pieces + sections)."""
     live = np.zeros(items.n_sections + 1, np.int64)
     np.add.at(live, pieces[:, 0], heights)
     np.subtract.at(live, pieces[:, 1], heights)
@@ -59,7 +59,6 @@ def alive_in(pieces: Ints, section: Section) -> NDArray[np.bool_]:
 
 
 def _own_bytes(owners: Ints, pieces: Ints) -> Ints:
-    """Return every piece's bytes, 0 if a larger alias covers it."""
     own = pieces[:, 3] - pieces[:, 2]
     shared = np.unique(owners[1:][(owners[1:] == owners[:-1]) & (pieces[1:, 4] != pieces[:-1, 4])])
     for item in shared.tolist():
@@ -75,7 +74,6 @@ def _own_bytes(owners: Ints, pieces: Ints) -> Ints:
 
 
 def _discounts(items: Items, pieces: Ints) -> Ints:
-    """Return the bytes saved by allowed overlap: the smaller size of each pair, on the earlier buffer."""
     if items.may_overlap is None:
         return np.zeros(len(pieces), np.int64)
     sizes, off = (np.zeros(len(items.may_overlap), np.int64) for _ in range(2))
@@ -86,7 +84,6 @@ def _discounts(items: Items, pieces: Ints) -> Ints:
 
 
 def _sums(items: Items, step: int, best: Bound) -> Bound:
-    """Return the better of `best` and the largest sum of padded sizes, less its largest padding."""
     owners, pieces = items.all_pieces()
     own = _own_bytes(owners, pieces)
     padding = np.where(own > 0, -pieces[:, 3] % step, 0)
@@ -104,9 +101,7 @@ def _sums(items: Items, step: int, best: Bound) -> Bound:
 def heaviest_clique(items: Items) -> tuple[int, tuple[int, ...]]:
     """Return the bytes and items of a heavy set of buffers that pairwise must not share bytes.
 
-    Greedy: each of the 300 largest buffers is extended by the largest buffers that conflict with the whole set. Sizes
-    are padded to the common divisor of all alignments, except for the topmost buffer. Complexity: O(n^2) for the
-    conflicts and for every start; returns 0 for more than 5,000 buffers.
+    Greedy, from each of the 300 largest buffers. Complexity: O(n^2) per start; returns 0 for more than 5,000 buffers.
     """
     owners, pieces = items.all_pieces()
     labels, first_piece, label_of = np.unique(pieces[:, 4], return_index=True, return_inverse=True)

@@ -19,13 +19,13 @@ _MOST_BYTES = 2**62
 class Buffers:
     """Buffers of one memory space, one array entry each, from array-likes of integers.
 
-    Raises MalformedInputError, naming the first invalid buffer.
+    Raises MalformedInputError for the first invalid buffer.
     """
 
     first: Ints
     """The first step of each live range."""
     last: Ints
-    """The end of each half-open live range; equal to `first` if never alive."""
+    """The end of each half-open live range; `first` if never alive."""
     sizes: Ints
     alignment: Ints
     """Every offset is a multiple of this; one figure may apply to all."""
@@ -38,8 +38,8 @@ class Buffers:
     aliases: tuple[tuple[int, ...], ...]
     """Groups with one offset, which may overlap."""
     contiguous: tuple[tuple[int, ...], ...]
-    """Groups of adjacent buffers in address order, padded for alignment. A group starts at a multiple of all its
-    alignments, including those of aliases."""
+    """Groups of adjacent buffers in address order. Each starts at a multiple of all its alignments, including those of
+    aliases."""
     may_overlap: Ints | None
     """Rows of two buffers that may share bytes, such as an in-place pair."""
     apart: Ints | None
@@ -212,10 +212,7 @@ def _kept(groups: tuple[tuple[int, ...], ...], place: Ints) -> Iterable[list[int
 
 
 def live_pieces(buffers: Buffers) -> Ints:
-    """Return half-open, non-empty rows (buffer, first, last) of live ranges without gaps, sorted. O(n log n).
-
-    Gaps may overlap and exceed the live range.
-    """
+    """Return half-open, non-empty rows (buffer, first, last) of live ranges without gaps, sorted. O(n log n)."""
     everyone = np.arange(len(buffers))
     if buffers.gaps is None:
         rows = np.stack([everyone, buffers.first, buffers.last], axis=1)

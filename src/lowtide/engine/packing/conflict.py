@@ -14,9 +14,7 @@ from lowtide.engine.packing.rules import RULES
 
 _IMPOSSIBLE = 1
 _MOST_EXAMINED = 100_000_000
-"""Limit on the pieces examined for the fewest items."""
 _TRY_SHARE = 8
-"""A single proof gets one part in this many of all work."""
 
 Ids = NDArray[np.intp]
 
@@ -33,9 +31,8 @@ class Conflict:
 def find_conflict(items: Items, suspects: Ids, capacity: int, work: int, exact_items: int) -> Conflict:
     """Return a small set of items that exceeds a capacity; `suspects` are proven to exceed it.
 
-    A deletion filter drops halves, quarters and so on down to single items while the rest provably exceeds the
-    capacity. If `work` (items examined) ends a proof, its items stay, and the set is not minimal. Complexity: O(k log
-    n) proofs for k remaining items of n. Deterministic.
+    A deletion filter drops halves, quarters and so on. If `work` (items examined) ends a proof, the set is not minimal.
+    Complexity: O(k log n) proofs for k remaining items of n. Deterministic.
     """
     fewest = _fewest_alive_at_once(items, capacity)
     if len(fewest) and lower_bound(items.take(fewest)).size_bytes > capacity:
@@ -46,7 +43,6 @@ def find_conflict(items: Items, suspects: Ids, capacity: int, work: int, exact_i
 
 
 def _fewest_alive_at_once(items: Items, capacity: int) -> Ids:
-    """Return the fewest items alive in one section that exceed the capacity; ties to the largest sum."""
     beyond = np.flatnonzero(np.where(items.fixed == FREE, 0, items.fixed) + items.sizes > capacity)
     if len(beyond):
         return beyond[:1]
@@ -69,7 +65,6 @@ def _fewest_alive_at_once(items: Items, capacity: int) -> Ids:
 
 
 def _minimize(suspects: Ids, fails: Callable[[Ids], bool | None]) -> tuple[Ids, bool]:
-    """Return a subset that still fails, and whether it is proven minimal."""
     chunk, minimal = len(suspects) // 2, True
     while chunk >= 1:
         minimal = True
@@ -95,7 +90,6 @@ class _Proof:
         self._exact_items = exact_items
 
     def holds(self, ids: Ids) -> bool | None:
-        """Return whether the items exceed the capacity, or None if the work ends."""
         if not len(ids):
             return False
         items = self._items.take(np.sort(ids))

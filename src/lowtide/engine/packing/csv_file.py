@@ -61,7 +61,6 @@ class BufferFile:
 
 class _Record(NamedTuple):
     line: int
-    """Number of its first line, from 1."""
     text: str
     fields: list[str]
 
@@ -70,7 +69,7 @@ def read_buffer_file(path: Path) -> BufferFile:
     """Read a CSV file, gzipped or not, with one buffer per line.
 
     Columns in any order: `id`, `size` in bytes, `lower` and `upper` (half-open) or `start` and `end` (inclusive), and
-    optionally `alignment`, `offset` (fixed), `hint` and `gaps`. Raises InputError for an unreadable file, and
+    optionally `alignment`, `offset` (fixed), `hint` and `gaps`. Raises InputError for an unreadable file,
     MalformedInputError with the line number for a malformed one.
     """
     return parse_buffers(read_bytes(path), str(path))
@@ -104,10 +103,7 @@ def write_buffer_file(path: Path, file: BufferFile, offsets: Ints) -> None:
 
 
 def packed_lines(file: BufferFile, offsets: Ints) -> bytes:
-    """Return a file's records with offsets, in its offset column or in a new last column.
-
-    Other fields keep their text; blank lines are dropped, and lines end in LF.
-    """
+    """Return a file's records with offsets, in its offset column or in a new last column."""
     column, result = file.offset_column, io.StringIO()
     writer = csv.writer(result, lineterminator="\n")
     figures = ["offset", *map(str, offsets.tolist())]
@@ -121,7 +117,6 @@ def packed_lines(file: BufferFile, offsets: Ints) -> bytes:
 
 
 def _records(content: bytes, where: str) -> Iterator[_Record]:
-    """Yield all records except blank lines, as wide as the first."""
     lines: list[str] = []
     reader = csv.reader(_lines(content, where, lines), strict=True)
     width = 0
@@ -162,8 +157,6 @@ def _lines(content: bytes, where: str, record: list[str]) -> Iterator[str]:
 
 
 class _Columns:
-    """The columns of a file by meaning; raises MalformedInputError for bad fields."""
-
     def __init__(self, header: _Record, where: str) -> None:
         self.where = where
         self.names = [name.strip(_BLANKS) for name in header.fields]
@@ -215,7 +208,6 @@ class _Columns:
             line_of[name] = row.line
 
     def gaps(self, rows: Sequence[_Record], first_buffer: int) -> list[list[int]]:
-        """Return gaps like "3-5 8-9" as half-open rows (buffer, first, last)."""
         found: list[list[int]] = []
         for number, row in enumerate(rows if "gaps" in self.places else ()):
             for gap in row.fields[self.places["gaps"]].split():

@@ -15,9 +15,8 @@ _AT_HOME = 4
 def complete(items: Items, start: Ints, homes: Ints, limit: int, steps: int) -> Ints | None:
     """Return a packing of at most `limit` bytes, or None if `steps` placements reach none.
 
-    `start` holds offsets of placed items, `homes` preferred offsets, both FREE for none. The largest item is placed
-    first: at its home, else in the lowest gap, else where it pushes out the cheapest items. Each push raises an item's
-    cost. Source: ejection chains (Glover 1996). Complexity: O(n log n) per step. Deterministic.
+    `start` holds offsets of placed items, `homes` preferred ones, both FREE for none. Source: ejection chains (Glover
+    1996). Complexity: O(n log n) per step. Deterministic.
     """
     offsets = np.where(items.fixed == FREE, start, items.fixed)
     pushed_out = np.ones(len(items), np.int64)
@@ -51,7 +50,6 @@ def _costs(items: Items, offsets: Ints, homes: Ints, pushed_out: Ints) -> NDArra
 
 
 def _place(items: Items, item: int, offsets: Ints, home: int, most: int, costs: NDArray[np.float64]) -> list[int]:
-    """Place an item if possible; return the items that it pushes out."""
     owners, below, above = _blocked_intervals(items, item, offsets)
     step = int(items.alignment[item])
     candidates = np.unique(np.concatenate([[0, max(home, 0)], -(-above // step) * step, below // step * step]))
@@ -75,7 +73,6 @@ def _place(items: Items, item: int, offsets: Ints, home: int, most: int, costs: 
 
 
 def _blocked_intervals(items: Items, item: int, offsets: Ints) -> tuple[NDArray[np.intp], Ints, Ints]:
-    """Return blocked open intervals of offsets, with their items."""
     if items.rectangles:
         near = (items.first < items.last[item]) & (items.first[item] < items.last) & (offsets != FREE)
         near[item] = False

@@ -12,26 +12,19 @@ from lowtide.engine.packing.buffers import FREE, Ints
 from lowtide.engine.packing.items import Items
 
 Kernel = Callable[[int, int], tuple[int, Ints, int]]
-"""Maps a height and a work limit to whether a packing was found, its offsets, and the work."""
 _FOUND, _IMPOSSIBLE = 0, 1
 _ROUNDS = (1_000_000, 10_000_000, 100_000_000)
-"""Work of the rounds in which searches take turns."""
 _JOINED_FACTOR = 4
-"""The work of a round is this many times larger for joined blocks."""
 _SHARES = {"exact-search": (3, 10), "second-exact-search": (6, 4), "joined-blocks": (2, 4)}
-"""Each search gets one part in n of all work, and one part in m of that per try at the goal."""
+"""Parts of all work: one in n per search, and one in m of that per try at the goal."""
 _SHARE_FIRST = 4
-"""One part in this many of the penalty loop's work precedes the larger rounds."""
 _STEPS = 40
-"""Ejection lowers a packing by this part of its distance to the goal."""
 _MOST_ABOVE, _DESCENT_PARTS = 8, 128
-"""Descents start at most this many parts above the goal."""
 _STARTS = 2
-"""The lowest packings, where descents begin."""
 _DESCENTS, _EARLY_DESCENTS = 18, 9
-"""All, and those before the largest round."""
+"""All descents, and those before the largest round."""
 _NEAR = 50
-"""A part is nearly done this far above the goal, one part in n."""
+"""A part at most 1/50 above the goal is nearly done."""
 
 
 @dataclass(slots=True)
@@ -45,7 +38,6 @@ class Improvement:
     method: str = ""
     work: int = 0
     missed_goal: int | None = None
-    """The goal that the first round has missed."""
 
 
 def improve_briefly(state: Improvement, goal: int, effort: PackingEffort) -> Iterator[None]:
@@ -58,11 +50,8 @@ def improve_briefly(state: Improvement, goal: int, effort: PackingEffort) -> Ite
 def improve(state: Improvement, goal: int, effort: PackingEffort, *, only_goal: bool) -> Iterator[None]:
     """Lower `state` in place until its height reaches `goal` or its bound, or the work ends.
 
-    Yields after every step. The searches try the goal in rounds with more and more work. The penalty loop and ejection
-    run after the first round, and the loop again after the last. Descents come around the largest round, or with
-    `only_goal` after all tries at the goal. Then, with `only_goal`, the searches use their remaining work at the goal.
-    Else ejection lowers the packing, and they try heights between the refuted and the found ones. All share packings,
-    bounds and the work limit.
+    Yields after every step. The searches try the goal in rounds with more and more work, then, without `only_goal`,
+    heights between the refuted and the found ones.
     """
     searches = _searches(state, effort)
     rounds: list[list[Callable[[], object]]] = [
@@ -127,10 +116,6 @@ def _searches(state: Improvement, effort: PackingEffort) -> list["_HeightSearch"
 
 
 def _close_in(state: Improvement, goal: int, search: "_HeightSearch", work: int) -> Iterator[None]:
-    """Try heights halfway between refuted and found ones, repeatedly with more work.
-
-    Heights are multiples of the common divisor of all sizes, alignments and fixed offsets.
-    """
     failed = goal - search.step
     while search.left > 0 and state.height > max(goal, state.bound):
         least = max(goal, state.bound) - search.step
@@ -158,7 +143,6 @@ def _penalty_loop(state: Improvement, goal: int, work: int, *, joined: bool) -> 
 
 
 def _eject(state: Improvement, height: int, work: int, seed: int = 0) -> tuple[bool, int]:
-    """Repair the packing to fit `height`; return whether that succeeded, and the work."""
     height -= height % common_divisor(state.items)  # other offsets would waste bytes
     fit, offsets, used = _native.pack_within_by_ejection(state.items.native(), state.offsets, height, work, seed)
     state.work += used
@@ -168,7 +152,6 @@ def _eject(state: Improvement, height: int, work: int, seed: int = 0) -> tuple[b
 
 
 def _lower_by_ejection(state: Improvement, goal: int, work: int, seed: int = 0) -> Iterator[None]:
-    """Lower in small steps, each a repair of the packing before."""
     divisor = common_divisor(state.items)
     step = max(divisor, (state.height - goal) // _STEPS // divisor * divisor)
     while work > 0 and state.height > max(goal, state.bound):
@@ -182,11 +165,7 @@ def _lower_by_ejection(state: Improvement, goal: int, work: int, seed: int = 0) 
 def _descents(
     state: Improvement, goal: int, searches: list["_HeightSearch"], effort: PackingEffort
 ) -> list[Callable[[], None]]:
-    """Return steps that lower packings by ejection: in turn two of joined blocks, and the best one.
-
-    Those of joined blocks begin somewhat above the goal. Ejection depends on its start and its random numbers, so
-    several descents reach goals that one misses.
-    """
+    """Return steps that lower packings by ejection from several starts: one may miss a goal that others reach."""
     work = _JOINED_FACTOR * _ROUNDS[1]
     if not searches or not state.items.plain or work >= searches[0].try_work:
         return []
@@ -201,7 +180,6 @@ def _descents(
 
 
 def low_starts(state: Improvement, goal: int, work: int) -> list[Ints]:
-    """Return the lowest packings of joined blocks at a few heights above the goal, with limited work each."""
     divisor = common_divisor(state.items)  # joined blocks take bytes that nothing can use for holes
     found: list[Ints] = []
     for parts in range(1, _MOST_ABOVE + 1):
@@ -216,7 +194,6 @@ def low_starts(state: Improvement, goal: int, work: int) -> list[Ints]:
 
 
 def descend(state: Improvement, goal: int, start: Ints, work: int, seed: int) -> None:
-    """Lower `start` towards `goal`, and keep it if it is the lowest packing."""
     trial = Improvement(state.items, start, state.items.height(start), state.bound, "joined-blocks")
     for _ in _lower_by_ejection(trial, goal, work, seed):
         pass
@@ -239,7 +216,6 @@ class _HeightSearch:
         self.rounds = rounds
 
     def attempt(self, height: int, work: int) -> bool:
-        """Search within the remaining work; return whether a packing was found."""
         work = min(work, self.left)
         if work <= 0:
             return False
@@ -252,7 +228,6 @@ class _HeightSearch:
         return self.attempt(height, self.left)
 
     def run(self, height: int, work: int) -> tuple[int, int]:
-        """Search without charging the remaining work; return answer and work."""
         fit, offsets, used = self._kernel(height, work)
         state = self._state
         state.work += used
@@ -264,10 +239,7 @@ class _HeightSearch:
 
 
 def common_divisor(items: Items) -> int:
-    """Return a common divisor of all offsets and heights that a packing needs.
-
-    An alignment that divides all sizes, pieces and fixed offsets holds for every sum of them, so it adds nothing.
-    """
+    """Return a common divisor of all offsets and heights that a packing needs."""
     figures = [items.sizes, items.fixed[items.fixed != FREE], items.pieces[:, 2:].reshape(-1)]
     divisor = np.gcd.reduce(np.concatenate(figures))
     if (divisor % items.alignment == 0).all():

@@ -27,16 +27,13 @@ class Items:
     alignment: Ints
     fixed: Ints
     steps: Ints
-    """Steps from birth to death."""
     piece_rows: Ints
     """n + 1 bounds into `pieces`; empty if all items are rectangles."""
     pieces: Ints
     """Rows (first, last, low, high, buffer), by item and low end: half-open sections, and bytes above the item's
     offset."""
     may_overlap: Rows | None
-    """Buffers that may share bytes with each buffer."""
     apart: Rows | None
-    """Buffers that must not share bytes with each buffer."""
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -63,7 +60,6 @@ class Items:
         return _native.PackItems(self.first, self.last, self.sizes, self.alignment, self.fixed, *pieces, *pairs)
 
     def all_pieces(self) -> tuple[Ints, Ints]:
-        """Return the item of every piece, and the pieces; rectangles are labeled by item."""
         if self.rectangles:
             every, zero = np.arange(len(self)), np.zeros(len(self), np.int64)
             return every, np.stack([self.first, self.last, zero, self.sizes, every], axis=1, dtype=np.int64)
@@ -105,7 +101,7 @@ class Layout:
 
 
 def items_of(buffers: Buffers) -> Layout:
-    """Return items for buffers: join groups, drop buffers without bytes or life, and number the sections.
+    """Return items for buffers: join groups, and drop buffers without bytes or life.
 
     Raises MalformedInputError for contradictory groups, fixed offsets and alignments.
     """
@@ -126,7 +122,6 @@ def items_of(buffers: Buffers) -> Layout:
 
 
 def _hulls(owners: Ints, pieces: Ints, n: int) -> Ints:
-    """Return the steps from first birth to last death per item, saturated."""
     starts = np.searchsorted(owners, np.arange(n))
     lives = np.maximum.reduceat(pieces[:, 1], starts) - np.minimum.reduceat(pieces[:, 0], starts)
     return np.where(lives > 0, lives, np.iinfo(np.int64).max)
@@ -135,7 +130,6 @@ def _hulls(owners: Ints, pieces: Ints, n: int) -> Ints:
 def _items(
     owners: Ints, pieces: Ints, columns: tuple[Ints, Ints, Ints, Ints], overlap: Rows | None, apart: Rows | None
 ) -> Items:
-    """Return items from pieces sorted by owner and columns of sizes, alignments, fixed offsets and steps."""
     sizes, alignment, fixed, steps = columns
     _, sections = np.unique(pieces[:, :2], return_inverse=True)
     pieces = pieces.copy()
@@ -163,7 +157,6 @@ def _items(
 
 
 def _groups(buffers: Buffers, placed: NDArray[np.bool_]) -> tuple[Ints, Ints]:
-    """Return, per buffer, the first of its rigid group and the distance above the group."""
     n = len(buffers)
     group, low = np.arange(n), np.zeros(n, np.int64)
     for members in buffers.aliases:

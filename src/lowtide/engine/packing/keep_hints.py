@@ -41,9 +41,7 @@ class HintedOffsets:
 def keep_hints(buffers: Buffers, layout: Layout, packed: Ints, limit: int, effort: PackingEffort) -> Ints:
     """Return a packing within `limit` bytes that keeps many hints, starting from `packed`.
 
-    Packings are ranked by the number of buffers at their hints, then by their bytes. Hints with the most clashes are
-    dropped, and the rest is completed (see `complete`). For few items, blocks of hints are then added while the rest
-    can be placed. Guarantees: within `limit`, never fewer hints than `packed`, possibly not the most. Deterministic.
+    Guarantees: never fewer hints than `packed`, possibly not the most. Deterministic.
     """
     items = layout.items
     hinted = hinted_offsets(buffers, layout, limit)
@@ -77,7 +75,6 @@ def keep_hints(buffers: Buffers, layout: Layout, packed: Ints, limit: int, effor
 
 
 def _drop_clashes(wanted: Ids, pairs: NDArray[np.intp], hinted: HintedOffsets) -> Ids:
-    """Drop the item with the most clashes, ties by lowest value, until none remain."""
     dropped = np.zeros(len(hinted.offsets), np.bool_)
     while len(pairs):
         clashes = np.bincount(pairs.reshape(-1), minlength=len(dropped))
@@ -89,7 +86,6 @@ def _drop_clashes(wanted: Ids, pairs: NDArray[np.intp], hinted: HintedOffsets) -
 
 
 def _grow(order: Ids, start: Ids, packed: Ints, pairs: NDArray[np.intp], tries: "_Tries") -> Ints:
-    """Keep more items, in blocks halved on failure."""
     offsets = packed
     kept = np.zeros(len(packed), np.bool_)
     kept[start] = True
@@ -132,7 +128,6 @@ class _Tries:
         return int(self._hinted.counts[kept].sum()), int(self._hinted.size_bytes[kept].sum())
 
     def pack_around(self, kept: Ids) -> Ints | None:
-        """Return a packing that keeps the given non-clashing items, or None."""
         fixed = self._items.fixed.copy()
         fixed[kept] = self._hinted.offsets[kept]
         items = replace(self._items, fixed=fixed)
@@ -165,7 +160,7 @@ class _Tries:
 def hinted_offsets(buffers: Buffers, layout: Layout, limit: int) -> HintedOffsets:
     """Return every item's hinted offset that fits an arena of `limit` bytes. O(n log n).
 
-    If hints of one item disagree, the offset of most buffers, then most bytes, then the lowest counts.
+    If hints disagree, most buffers, then most bytes, then the lowest offset win.
     """
     items = layout.items
     result = HintedOffsets(*(np.full(len(items), value, np.int64) for value in (FREE, 0, 0)))

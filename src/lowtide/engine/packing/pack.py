@@ -37,11 +37,11 @@ class Packed:
     fits the capacity. stopped_by_work: neither a fitting packing nor a proof was found. interrupted: Ctrl-C ended the
     search. The offsets are always a valid packing, possibly above the capacity."""
     bound_holders: tuple[int, ...]
-    """Buffers that together set it."""
+    """Buffers that together set the bound."""
     conflict: tuple[int, ...]
     """If infeasible, few buffers that together exceed the capacity."""
     conflict_minimal: bool = False
-    """Whether every buffer, or group of tied buffers, in the conflict is proven necessary."""
+    """Whether every buffer, or group of tied buffers, in the conflict is necessary."""
     hints_kept: int = 0
     method: str
     """Name of the method that found the packing."""
@@ -82,8 +82,7 @@ class PackedSpaces:
     spilled: tuple[Spill, ...]
     status: Status
     """optimal: every buffer is in its first choice. feasible: every space fits. infeasible: proven impossible.
-    stopped_by_work: some space is too full, without a proof. interrupted: Ctrl-C ended the search. All packings are
-    valid, possibly above capacities."""
+    stopped_by_work: some space is too full, without a proof."""
     spilled_bytes: int
 
 
@@ -147,7 +146,6 @@ def pack(
 
 
 def _run_despite_interrupt(step: Callable[[], _T]) -> tuple[_T, bool]:
-    """Run a required step, again after Ctrl-C; return its result and whether Ctrl-C came."""
     try:
         return step(), False
     except KeyboardInterrupt:
@@ -193,10 +191,7 @@ def _result(buffers: Buffers, layout: Layout, search: PackSearch, capacity: int 
 
 
 def refuse_contradictions(buffers: Buffers, layout: Layout) -> None:
-    """Raise MalformedInputError for grouped buffers that must be apart, and for clashing fixed offsets.
-
-    Complexity: that of `validate`.
-    """
+    """Raise MalformedInputError for grouped buffers that must be apart, and for clashing fixed offsets."""
     _refuse_apart_in_group(buffers, layout)
     if buffers.fixed is None:
         return

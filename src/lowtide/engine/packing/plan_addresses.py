@@ -50,7 +50,6 @@ class Reachability:
                 self._after[op] = row
 
     def after_all(self, ops: Sequence[OpId]) -> NDArray[np.bool_]:
-        """Return a mask of ops that run after all given ops in every order."""
         n = len(self._after)
         return np.unpackbits(np.bitwise_and.reduce(self._after[list(ops)], axis=0), count=n).astype(np.bool_)
 
@@ -62,7 +61,7 @@ class Packing:
     addresses: Addresses
     arena_bytes: Mapping[str, int]
     lower_bound_bytes: Mapping[str, int]
-    """Lower bounds of the arenas, at least the plan's peak."""
+    """Lower bounds, at least the plan's peak."""
     effort: EffortName = DEFAULT_EFFORT
     interrupted: bool = False
 
@@ -72,7 +71,6 @@ class Packing:
 
     @property
     def is_smallest(self) -> bool:
-        """Whether no packing of this plan has a smaller arena."""
         return self.arena_bytes == self.lower_bound_bytes
 
 
@@ -87,9 +85,8 @@ def pack_plan(
 ) -> Packing:
     """Return addresses for all residencies of a plan, with the smallest arena per space that `pack` finds.
 
-    `transient` holds scratch bytes per op and space, packed without an address in the result. In-place results share an
-    address. With `concurrent`, the addresses hold for an executor that runs ops at once or in any order their
-    dependencies allow. Raises UnsupportedError if `concurrent` is impossible (see `refuse_fixed_order`).
+    `transient` holds scratch bytes per op and space. In-place results share an address. With `concurrent`, ops may run
+    at once or in any order that dependencies allow; raises UnsupportedError as `refuse_fixed_order`.
     """
     reach = Reachability(graph) if concurrent else None
     if reach is not None:
@@ -141,7 +138,7 @@ def _chains(ranges: LiveRanges, blocks: StorageBlocks) -> list[list[int]]:
 def refuse_fixed_order(graph: Graph, plan: Plan, reach: Reachability) -> None:
     """Raise UnsupportedError unless a plan is correct in every order that dependencies allow.
 
-    Refused are copies, recomputed ops, and ops that reuse a buffer in place while another op may need it.
+    Refused are copies, recomputed ops, and ops that reuse a buffer in place while another may need it.
     """
     runs = plan.order()
     if len(np.unique(runs)) < len(runs) or (np.isin(plan.kinds, (StepKind.RUN, StepKind.FREE), invert=True)).any():
@@ -157,16 +154,14 @@ def refuse_fixed_order(graph: Graph, plan: Plan, reach: Reachability) -> None:
 
 
 def block_of_chain(graph: Graph, buffers: Sequence[BufferId], *, freed: bool) -> Block:
-    """Return the block of buffers that reuse its storage in place."""
     touching = {op for buffer in buffers for op in _touching(graph, buffer)}
     return Block(tuple(sorted(touching)), int(graph.structure.producers[buffers[0]]), freed)
 
 
 def concurrent_pairs(blocks: Sequence[Block], reach: Reachability) -> Ints:
-    """Return ascending pairs of blocks that are alive together in some execution.
+    """Return ascending pairs of blocks that are alive together in some execution; O(b (n + b)) for b blocks.
 
-    One block is freed before the other is allocated if all its ops run before the other's producer in every order.
-    Complexity: O(b (n + b)) for b blocks. Raises UnsupportedError for more than 10,000 blocks or 5,000,000 pairs.
+    Raises UnsupportedError for more than 10,000 blocks or 5,000,000 pairs.
     """
     if len(blocks) > _MOST_BLOCKS:
         raise UnsupportedError(f"{len(blocks)} buffers are too many to find those alive at once; {_ADVICE}")

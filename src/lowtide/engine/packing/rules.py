@@ -82,7 +82,6 @@ def _in_order(items: Items, keys: tuple[NDArray[np.generic], ...], *, tightest: 
 
 
 def _least_within(figures: Ints, first: Ints, last: Ints) -> Ints:
-    """Return the minimum of `figures` within each non-empty span [first, last)."""
     least = np.empty(len(first), np.int64)
     reach = np.frexp((last - first).astype(np.float64))[1] - 1  # log2 of the largest power of two within the span
     for power in range(int(reach.max(initial=-1)) + 1):

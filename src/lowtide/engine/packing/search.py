@@ -21,7 +21,7 @@ _MOST_FOR_QUADRATIC = 20_000
 _SHORT_LOOP = 25_000
 """Work per item of the short penalty loop, about fifty rounds."""
 _NEAR = 50
-"""Ejection repairs a packing of many items at most this fraction above the goal, one part in n, before it is split."""
+"""Packings of many items at most 1/50 above the goal are repaired by ejection before they are split."""
 _MOST_ROUNDS = 64
 
 
@@ -42,11 +42,7 @@ class Split:
 
 
 class PackSearch:
-    """A search for the smallest arena, or for an arena within a capacity; its state is the best packing.
-
-    Tries orders along the skyline, then the published rules, then improves the parts that are too high (see `improve`).
-    Deterministic and limited by work.
-    """
+    """A search for the smallest arena, or for one within a capacity; deterministic and limited by work."""
 
     def __init__(self, items: Items, capacity: int | None, effort: PackingEffort, report: Report) -> None:
         self.items = items
@@ -63,7 +59,6 @@ class PackSearch:
         self._missed_goals: dict[int, int | None] = {}  # by part: the goal that a brief search missed
 
     def run(self) -> None:
-        """Search until the arena meets the goal (the capacity, else the bound) or the work ends."""
         self.offer(*self._pack_along_skyline(self.items))
         if not self._is_finished() and len(self.items) <= self._effort.exact_items:
             self._improve_parts(improve_briefly, cheap=False)
@@ -80,7 +75,6 @@ class PackSearch:
 
     @property
     def may_still_fit(self) -> bool:
-        """Whether a capacity is neither met nor proven too small."""
         return self._capacity is not None and not self._is_finished()
 
     @property
@@ -96,7 +90,6 @@ class PackSearch:
         self.offsets, self.height, self.method = offsets, self.items.height(offsets), method
 
     def adopt(self, other: "PackSearch") -> None:
-        """Adopt another search's better packing and bound, and add its work."""
         self.offer(other.offsets, other.method)
         if other.bound.size_bytes > self.bound.size_bytes:
             self.bound = other.bound
@@ -123,7 +116,6 @@ class PackSearch:
         return offsets, "skyline"
 
     def _repair(self) -> None:
-        """Repair a packing of many items if it is little above the goal."""
         is_near = self.height <= self._goal + self._goal // _NEAR
         if self._is_finished() or not is_near or not self.items.plain or len(self.items) <= self._effort.exact_items:
             return
@@ -189,7 +181,6 @@ class PackSearch:
                 return
 
     def _join_parts(self, parts: Split, *, cheap: bool) -> Ints:
-        """Return the best offsets of all parts; with `cheap`, rules pack each part again."""
         ids = np.concatenate([part.ids for part in parts.parts]) if parts.parts else np.zeros(0, np.intp)
         starts = np.cumsum([0, *(len(part.ids) for part in parts.parts[:-1])])
         base = np.repeat([part.base for part in parts.parts], [len(part.ids) for part in parts.parts])
@@ -219,8 +210,7 @@ def _items_below(items: Items, parts: Split, part: Subproblem) -> NDArray[np.int
 def split(items: Items) -> Split:
     """Split items at every moment that no item spans, and put items alive throughout a part at its bottom.
 
-    The rest of a part may split again. No smallest arena is lost: an item alive throughout conflicts with all others of
-    its part. Items with pieces, fixed offsets or pairs are split only by time.
+    Items with pieces or fixed offsets are split only by time, items that must be apart not at all.
     """
     offsets = np.full(len(items), -1, np.int64)
     if items.apart is not None:
@@ -254,7 +244,6 @@ def _split_by_time(items: Items, part: Subproblem) -> list[Subproblem]:
 
 
 def _bottom_items(items: Items, part: Subproblem) -> NDArray[np.intp]:
-    """Return items alive throughout that keep the items above aligned."""
     if not items.plain:
         return np.zeros(0, np.intp)
     ids = part.ids

@@ -42,11 +42,9 @@ def pack_spaces(
     `choices` has a row per buffer: positions in `spaces`, in order of preference; by default all spaces in their order.
     Groups stay together, pairs apply within one space, and hints apply to the first choice.
 
-    Greedy: all units start in their first choice. While a space is too full, a unit moves to its next choice: at the
-    step with the largest excess, the smallest unit that covers it, else the largest. If the bytes fit but `pack` finds
-    no packing, it is the smallest unit above the capacity. Finally the largest spilled units return if they fit.
-    Complexity: at most one packing per unit spilled and per return tried. Guarantees: deterministic; nothing spills if
-    `pack` fits all first choices.
+    Greedy: while a space is too full, the smallest unit that covers its largest excess moves to its next choice, else
+    the largest. Complexity: at most one packing per unit spilled and per return tried. Guarantees: deterministic;
+    nothing spills if `pack` fits all first choices.
 
     Raises UsageError for no spaces or duplicate names, and the errors of `space_units` and `pack`.
     """
@@ -68,7 +66,6 @@ class _Assignment:
         self._packed: dict[int, Packed] = {}
 
     def spill(self) -> None:
-        """Move units to their next choices until every space fits or no unit can move."""
         todo = list(range(len(self._spaces)))
         while todo:
             space = todo.pop(0)
@@ -135,7 +132,6 @@ class _Assignment:
         return "infeasible" if self._is_impossible() else "stopped_by_work"
 
     def _is_impossible(self) -> bool:
-        """Return whether bound buffers, single buffers or all buffers exceed their spaces."""
         alone = [row[0] if len(row) == 1 else -1 for row in self._units.choices]
         for space in range(len(self._spaces)):
             bound_there = np.flatnonzero(np.asarray(alone, np.int64)[self._units.unit_of] == space)
@@ -175,7 +171,6 @@ class _Assignment:
         return pack(aligned, capacity=about.capacity_bytes, effort=self._effort)
 
     def _live_bytes(self, space: SpaceId) -> tuple[Ints, Ints, Ints]:
-        """Return a space's live pieces, the steps of change, and the bytes from each on."""
         here = np.zeros(len(self._buffers), np.bool_)
         here[self._buffers_in(space)] = True
         pieces = live_pieces(self._buffers)

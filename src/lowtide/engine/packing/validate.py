@@ -14,9 +14,9 @@ from lowtide.engine.packing.buffers import FREE, Buffers, Ints, live_pieces
 def validate(buffers: Buffers, offsets: Ints, capacity: int | None = None) -> None:
     """Check that offsets are a valid packing of at most `capacity` bytes.
 
-    Raises VerificationError for the first violation, naming the buffers and the step. Buffers that are never alive or
-    empty are only checked for their fixed offsets. Complexity: O(n log^2 n) for n buffers, gaps, group members and
-    pairs; log n times as much for an invalid packing.
+    Raises VerificationError for the first violation, naming the buffers and the step. Of empty and never alive buffers,
+    only fixed offsets are checked. Complexity: O(n log^2 n) for n buffers, gaps, group members and pairs; log n times
+    as much for an invalid packing.
     """
     if offsets.shape != buffers.sizes.shape or offsets.dtype != np.int64:
         raise VerificationError(f"offsets have shape {offsets.shape}, {offsets.dtype}; give an int64 for every buffer")
@@ -96,7 +96,6 @@ def _apart(buffers: Buffers, offsets: Ints, placed: NDArray[np.bool_]) -> Iterat
 
 
 def _overlaps(buffers: Buffers, offsets: Ints, pieces: Ints) -> Iterator[str]:
-    """Yield the first illegal overlap."""
     exempt = _exempt(buffers)
     if _surplus(buffers, offsets, pieces, exempt, len(buffers)) == 0:
         return
@@ -111,7 +110,6 @@ def _overlaps(buffers: Buffers, offsets: Ints, pieces: Ints) -> Iterator[str]:
 
 
 def _exempt(buffers: Buffers) -> Ints:
-    """Return rows (group, buffer); buffers of one group may overlap."""
     group_of = np.arange(len(buffers)) + len(buffers.aliases)
     rows: list[Ints] = [np.zeros((0, 2), np.int64)]
     for group, members in enumerate(buffers.aliases):
@@ -125,7 +123,6 @@ def _exempt(buffers: Buffers) -> Ints:
 
 
 def _surplus(buffers: Buffers, offsets: Ints, pieces: Ints, exempt: Ints, count: int) -> int:
-    """Return the number of illegal overlaps among the first `count` buffers."""
     pieces = pieces[: np.searchsorted(pieces[:, 0], count)]
     owners, first, last = pieces.T
     overlaps = count_overlaps(first, last, offsets[owners], offsets[owners] + buffers.sizes[owners])
@@ -168,9 +165,7 @@ def _clash(buffers: Buffers, offsets: Ints, one: int, two: int, why: str) -> str
 def count_overlaps(first: Ints, last: Ints, low: Ints, high: Ints) -> int:
     """Return the number of overlapping pairs among non-empty rectangles [first, last) x [low, high).
 
-    A pair that starts at the same step counts twice. A segment tree divides each rectangle's time into O(log n) nodes;
-    one node matches the start of an overlapping rectangle. Overlaps there are starts below `high` less ends up to
-    `low`. Complexity: O(n log^2 n) in NumPy; memory O(n).
+    A pair that starts at the same step counts twice. Complexity: O(n log^2 n) in NumPy, by a segment tree; memory O(n).
     """
     n = len(first)
     if n == 0:

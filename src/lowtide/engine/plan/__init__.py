@@ -1,11 +1,9 @@
 """Plans, their file format, and the verifier, which is independent of all planning algorithms.
 
-A plan is a program over a graph: run, free, copy out, copy in, with an address for every residency. Recomputation is a
-second run of an op, offload a pair of copies.
+A plan is a program over a graph: run, free, copy out, copy in, with an address for every residency.
 
 The verifier counts versions: an op may run only if each buffer it touches is resident with the version it has in
-program order. This rule covers reordering, mutation, recomputation and offload. The verifier shares no code with the
-simulator, and both must compute the same peak.
+program order. It shares no code with the simulator, and both must compute the same peak.
 
 The baseline uses no optional in-place pairs, so its predicted peak is the measured peak of the unmodified program.
 """

@@ -11,7 +11,6 @@ from lowtide.core.errors import VerificationError
 from lowtide.core.index_spaces import BufferId, SpaceId, StepIndex
 
 BEFORE_THE_FIRST_STEP = -1
-"""The first step of an input that step 0 frees."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +61,12 @@ class Addresses(Sequence[Address]):
 
     @classmethod
     def of(cls, rows: Iterable[Address]) -> "Addresses":
-        """Build a table from addresses; raises VerificationError for numbers out of range."""
         if isinstance(rows, cls):
             return rows
         return cls.of_rows([(row.buffer, row.first_step, row.last_step, row.space, row.offset) for row in rows])
 
     @classmethod
     def of_rows(cls, rows: Sequence[tuple[int, int, int, int, int]]) -> "Addresses":
-        """Build a table from tuples; raises VerificationError for numbers out of range."""
         try:
             return cls(np.array(rows, np.int64))
         except OverflowError:

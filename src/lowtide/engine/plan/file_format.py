@@ -137,7 +137,7 @@ def read_plan_file(path: str | Path, graph: Graph) -> Plan:
     """Read a plan file (`*.plan.json`, `*.plan.json.gz`) and verify the plan.
 
     Raises MalformedInputError, FingerprintError for another graph, VerificationError for a wrong plan, InputError for
-    an unreadable file. Capacities are unchecked if the status is "infeasible".
+    an unreadable file. Capacities of infeasible plans are unchecked.
     """
     path, refusal = Path(path), "not a valid plan file"
     record = read_document(path, _PlanInPieces, refusal)
@@ -178,12 +178,10 @@ def write_plan_file(plan: Plan, path: str | Path, graph: Graph) -> None:
 
 
 def plan_schema() -> dict[str, Any]:
-    """Return the JSON Schema of the plan file."""
     return msgspec.json.schema(PlanRecord)
 
 
 def _check_fingerprint(record: PlanRecord, graph: Graph) -> None:
-    """Raise FingerprintError before other errors, which a plan for another graph would have too."""
     if record.graph != graph.fingerprint:
         raise FingerprintError(f"the plan was made for another graph than {graph.name!r}; make a new plan for it")
 
@@ -279,7 +277,6 @@ def _address_pieces(plan: Plan, spaces: Sequence[str]) -> Iterator[list[list[Any
 
 
 def _add_callees(plan: Plan, graph: Graph, table: dict[str, dict[str, Any]], added: set[tuple[str, int]]) -> None:
-    """Add the plans of all nested callees to a table, each once."""
     for name, inner in plan.callees.items():
         if (name, id(inner)) in added:  # unique while the plan is alive
             continue

@@ -18,7 +18,6 @@ from lowtide.engine.plan.claim import Claim
 
 Status = Literal["optimal", "feasible", "infeasible", "stopped_by_work", "interrupted"]
 HOME = -1
-"""Stored for the home space of the buffer."""
 
 
 class StepKind(IntEnum):
@@ -68,10 +67,9 @@ Step = Run | Free | CopyOut | CopyIn
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Plan:
-    """Steps over a graph, with addresses and claims.
+    """Steps over a graph, with addresses and claims. Byte figures are by memory space name, without persistent buffers.
 
-    Steps are arrays. Byte figures are by memory space name, without persistent buffers. Callees without a plan run in
-    program order.
+    Callees without a plan run in program order.
     """
 
     graph_fingerprint: str
@@ -157,7 +155,7 @@ class Plan:
 
     @classmethod
     def from_steps(cls, graph: Graph, steps: Iterable[Step]) -> "Plan":
-        """Build a plan from step objects, without checks."""
+        """Build a plan from steps, without checks."""
         kinds: list[int] = []
         targets: list[int] = []
         spaces: list[SpaceId] = []
@@ -228,7 +226,7 @@ class Plan:
 
     @classmethod
     def baseline(cls, graph: Graph) -> "Plan":
-        """Build the baseline plan."""
+        """Return the plan in program order."""
         return cls.from_order(graph, np.arange(graph.n_ops, dtype=np.int32))
 
 
@@ -237,7 +235,6 @@ def _as_pairs(flat: Sequence[BufferId]) -> tuple[tuple[BufferId, BufferId], ...]
 
 
 def _last_use(graph: Graph, order: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return the position of each buffer's last use or allocation, or -1."""
     position = np.empty(graph.n_ops, np.int64)
     position[order] = np.arange(len(order))
     last = np.full(graph.n_buffers, -1, np.int64)
@@ -249,7 +246,6 @@ def _last_use(graph: Graph, order: NDArray[np.int32]) -> NDArray[np.int64]:
 
 
 def checked_plan(given: object) -> Plan:
-    """Return the argument; raises UsageError if it is not a plan."""
     if not isinstance(given, Plan):
         instead = "its .plan" if isinstance(getattr(given, "plan", None), Plan) else "a plan, or result.plan"
         raise UsageError(f"{type(given).__name__} is not a plan; give {instead}")

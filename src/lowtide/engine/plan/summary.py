@@ -10,7 +10,7 @@ from lowtide.engine.plan.file_format import CopyInRow, CopyOutRow, PlanRecord, R
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanSummary:
-    """The figures and the runs of a plan file. Nothing is verified, because there is no program to verify it for."""
+    """The figures and the runs of a plan file, not verified."""
 
     graph_fingerprint: str
     status: str
@@ -18,18 +18,15 @@ class PlanSummary:
     lower_bound_bytes: Mapping[str, int]
     arena_bytes: Mapping[str, int]
     runs: Sequence[int]
-    """Ops in the order of their runs, recomputed runs included."""
     copies: int
-    """Number of copies to other memory spaces and back."""
 
     @property
     def first_runs(self) -> list[int]:
-        """Each op once, by first run."""
         return list(dict.fromkeys(self.runs))
 
 
 def read_plan_summary(path: str | Path) -> PlanSummary:
-    """Read a plan file without its program; raises InputError, MalformedInputError if it is no plan file."""
+    """Read a plan file; raises InputError, MalformedInputError if it is no plan file."""
     record = read_document(Path(path), PlanRecord, "no valid plan file")
     runs = [row.op for row in record.steps if isinstance(row, RunRow)]
     copies = sum(isinstance(row, CopyOutRow | CopyInRow) for row in record.steps)

@@ -39,7 +39,6 @@ def verify(graph: Graph, plan: Plan, *, check_capacity: bool = True) -> None:
 
 
 def _verify(graph: Graph, plan: Plan, check_capacity: bool, verified: _Verified) -> dict[str, int]:
-    """Verify a plan and its callees; return its peak by memory space name."""
     if plan.graph_fingerprint != graph.fingerprint:
         raise FingerprintError(
             f"the plan was made for a graph with fingerprint {plan.graph_fingerprint[:12]!r}, but graph {graph.name!r} "
@@ -135,10 +134,7 @@ def _where(graph: Graph, plan: Plan, step: StepIndex) -> str:
 
 
 def _check_claims(plan: Plan, n_ops: int, peak_bytes: Mapping[str, int]) -> None:
-    """Check that claims agree with the peak and one another. O(steps + claims).
-
-    An "optimal" plan must meet bounds of its class, or claim a bound of its extra cost, which is not checked here.
-    """
+    """Check that claims agree with the peak and one another. O(steps + claims)."""
     _check_figures(plan, peak_bytes)
     for claim in plan.claims:
         _check_claim(plan, claim, n_ops, peak_bytes)
@@ -159,7 +155,6 @@ def _check_claims(plan: Plan, n_ops: int, peak_bytes: Mapping[str, int]) -> None
 
 
 def is_of_class(plan: Plan, claim: Claim, n_ops: int) -> bool:
-    """Return whether a plan is in the class of a claim."""
     return claim.holds_for(
         reruns=int((plan.kinds == StepKind.RUN).sum()) > n_ops,
         copies=bool((plan.kinds == StepKind.COPY_OUT).any()),

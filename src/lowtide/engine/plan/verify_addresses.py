@@ -14,7 +14,7 @@ from lowtide.engine.plan.plan import Plan
 _LAST_ADDRESS = 2**62
 _Table = NDArray[np.int64]
 _KEY = (0, 3, 1)
-"""Columns that identify a residency: buffer, memory space, first step."""
+"""Columns: buffer, memory space, first step."""
 
 
 class SortedRanks:
@@ -37,7 +37,6 @@ class SortedRanks:
             self._used ^= 1 << word
 
     def below(self, rank: int) -> int | None:
-        """Return the largest rank below `rank`, or None."""
         word, bit = divmod(rank, self._width)
         lower = self._words[word] & ((1 << bit) - 1)
         if not lower:
@@ -49,7 +48,6 @@ class SortedRanks:
         return word * self._width + lower.bit_length() - 1
 
     def above(self, rank: int) -> int | None:
-        """Return the smallest rank above `rank`, or None."""
         word, bit = divmod(rank, self._width)
         higher = self._words[word] >> (bit + 1) << (bit + 1)
         if not higher:
@@ -62,9 +60,9 @@ class SortedRanks:
 
 
 def verify_addresses(graph: Graph, plan: Plan, residencies: NDArray[np.int64]) -> None:
-    """Check that the addresses of an executable plan are complete, aligned and without overlaps.
+    """Check that the addresses of an executable plan are complete, aligned and without overlaps. O(k log k).
 
-    They must match the table of `verify_execution`. Raises VerificationError. O(k log k) for k addresses.
+    Raises VerificationError.
     """
     given = Addresses.of(plan.addresses).table
     _check_ids(graph, given)

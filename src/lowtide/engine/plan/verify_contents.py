@@ -1,8 +1,4 @@
-"""Checks that every access, free and copy of a plan finds the version of the buffer it needs.
-
-All steps are checked together, on arrays. A buffer has one slot in its home space and one per space for copies. Events
-are sorted by slot and time, so each finds the version that the previous event left.
-"""
+"""Checks that every access, free and copy of a plan finds the version of the buffer it needs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +17,6 @@ _Ints = NDArray[np.int64]
 _READ, _WRITE, _COPY_SOURCE, _COPY_TARGET, _FREE, _HAND_OVER, _START = range(7)
 """Events, sorted within a step; `_START` has step -1."""
 _BUFFERS_PER_PART = 2**15
-"""Limits memory for sorting."""
 
 
 class Violations:
@@ -34,7 +29,6 @@ class Violations:
         self._message = ""
 
     def add(self, steps: _Ints, wrong: NDArray[np.bool_], rule: int, describe: Callable[[int], str]) -> None:
-        """Record a rule's first violation; arguments have one row per check."""
         rows = np.flatnonzero(wrong)
         if not len(rows):
             return
@@ -46,7 +40,6 @@ class Violations:
             self._message = f"{place}: {describe(row)}"
 
     def raise_first(self) -> None:
-        """Raise VerificationError for the first violation, if any."""
         if self._first is not None:
             raise VerificationError(self._message)
 
@@ -62,13 +55,10 @@ class Violations:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Accesses:
-    """All accesses of a program."""
-
     ops: NDArray[np.int32]
     buffers: NDArray[np.int32]
     kinds: NDArray[np.int8]
     allocators: NDArray[np.int32]
-    """The op that allocates each buffer, or -1."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,7 +76,6 @@ class _SlotEvents:
 
 
 def program_accesses(graph: Graph) -> Accesses:
-    """Return all accesses. O(e log e)."""
     written = np.unique(np.concatenate([_op_buffer_keys(graph.mutates), _op_buffer_keys(graph.writes)]))
     ops, buffers = (written >> 32).astype(np.int32), (written & (2**32 - 1)).astype(np.int32)
     allocators = np.full(graph.n_buffers, graph.n_ops, np.int32)
@@ -107,8 +96,8 @@ def _op_buffer_keys(rows: Rows) -> _Ints:
 def verify_contents(accesses: Accesses, runs: Rows, violations: Violations) -> tuple[_Ints, _Ints]:
     """Check every access, free and copy of a plan. O((steps + e) log e).
 
-    `runs` has the steps of each op. Returns residencies, rows of (buffer, first step, last step, space), and
-    allocations while an older copy is resident, rows of (step, buffer).
+    Returns residencies, rows of (buffer, first step, last step, space), and allocations while an older copy is
+    resident, rows of (step, buffer).
     """
     residencies, replaced = [np.zeros((0, 4), np.int64)], [np.zeros((0, 2), np.int64)]
     for first in range(0, violations.graph.n_buffers, _BUFFERS_PER_PART):
@@ -178,7 +167,6 @@ def _events(graph: Graph, plan: Plan, accesses: Accesses, runs: Rows, first: Buf
 def _accesses_in_program_order(
     accesses: Accesses, first: BufferId, at_start: _Ints
 ) -> tuple[_Ints, NDArray[np.int32], NDArray[np.int8], _Ints, _Ints]:
-    """Return buffer, op, kind and version of accesses, and writes per buffer."""
     n_buffers = len(at_start)
     chosen = np.flatnonzero((accesses.buffers >= first) & (accesses.buffers < first + n_buffers))
     buffers, ops, kinds = (
@@ -196,10 +184,7 @@ def _accesses_in_program_order(
 
 
 def _versions_left(kinds: _Ints, versions: _Ints, sources: _Ints, targets: _Ints) -> tuple[_Ints, _Ints]:
-    """Return the version left by each event, and the last changing event up to it.
-
-    A copy leaves its source's version. Chains of copies are followed by doubling.
-    """
+    """Return the version left by each event, and the last changing event up to it."""
     rows = np.arange(len(kinds))
     changed_by = np.maximum.accumulate(np.where((kinds == _READ) | (kinds == _COPY_SOURCE), 0, rows))
     origins = rows.copy()

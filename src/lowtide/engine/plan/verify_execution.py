@@ -19,7 +19,7 @@ class Peak:
 
     bytes: int
     step: StepIndex
-    """The first at the peak, -1 before the first step."""
+    """The first step at the peak, -1 before the first step."""
 
 
 def verify_execution(graph: Graph, plan: Plan, transient: NDArray[np.int64]) -> tuple[list[Peak], NDArray[np.int64]]:
@@ -42,7 +42,6 @@ def verify_execution(graph: Graph, plan: Plan, transient: NDArray[np.int64]) -> 
 
 
 def _check_order(runs: Rows, violations: Violations) -> None:
-    """Check that every op runs, after its control predecessors and in order if ordered."""
     graph, n_steps = violations.graph, violations.plan.n_steps
     counts = np.diff(runs.offsets)
     ran, again = np.flatnonzero(counts > 0), np.flatnonzero(counts > 1)
@@ -88,7 +87,6 @@ def _check_order(runs: Rows, violations: Violations) -> None:
 
 
 def _check_pairs(allocators: NDArray[np.int32], replaced: NDArray[np.int64], violations: Violations) -> None:
-    """Check that ops offer their in-place pairs and that storage can be handed over."""
     graph, plan = violations.graph, violations.plan
     if not len(plan.pairs.values):
         return

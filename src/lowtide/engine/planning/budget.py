@@ -11,7 +11,7 @@ from lowtide.engine.analysis.budget import Budget
 from lowtide.engine.graph import Graph
 
 GivenBudget: TypeAlias = str | int | float | None
-"""A budget as users write it: bytes ("8 GiB", 1048576), a share of the baseline's peak ("70%", 0.7), or none."""
+"""Bytes ("8 GiB", 1048576), a share of the baseline's peak ("70%", 0.7), or none."""
 _PERCENT = re.compile(r"\s*(\d{1,6}(?:\.\d{1,6})?)\s*%\s*", re.ASCII)
 _SHARE = re.compile(r"\s*(\d{0,19}\.\d{1,19})\s*", re.ASCII)
 
@@ -24,11 +24,10 @@ _EXAMPLES_WITH_FIT = '800MiB, 8GiB, 1048576, 60% or "fit"'
 def parse_budget(
     budget: GivenBudget, graph: Graph, baseline_peak: Mapping[str, int], *, transient: bool = False
 ) -> Budget:
-    """Return the limits of all memory spaces from a budget for the first one and all capacities.
+    """Return the limits of all memory spaces, from a budget for the first one and all capacities.
 
-    Bytes include persistent buffers unless `transient`. A percentage or a number with a point from 0 to 1 is a share of
-    the baseline's peak, without persistent buffers. Raises UsageError for anything else, and for `transient` without
-    bytes.
+    Bytes include persistent buffers unless `transient`; shares of the baseline's peak exclude them. Raises UsageError
+    for an unreadable budget, and for `transient` without bytes.
     """
     persistent = graph.persistent_bytes()
     allowed: dict[str, int | None] = {
@@ -49,10 +48,7 @@ def parse_budget(
 
 
 def given_budget(budget: GivenBudget, *, or_fit: bool = False) -> GivenBudget:
-    """Return a user's budget; raises UsageError if it is unreadable or lacks a unit: 50, but not "50 B".
-
-    With `or_fit`, the message also names the budget "fit".
-    """
+    """Return the budget; raises UsageError if it is unreadable or lacks a unit: 50, but not "50 B"."""
     if budget is not None:
         read_budget(budget, _EXAMPLES_WITH_FIT if or_fit else _EXAMPLES)
         is_small = isinstance(budget, int | str) and str(budget).strip().isdecimal() and int(budget) <= _MOST_PERCENT
@@ -61,7 +57,7 @@ def given_budget(budget: GivenBudget, *, or_fit: bool = False) -> GivenBudget:
 
 
 def budget_bytes(budget: str | int | float, baseline_peak: int, persistent: int) -> int:
-    """Return a budget's bytes without persistent buffers; raises UsageError if it is unreadable."""
+    """Return a budget's bytes without persistent buffers; raises UsageError if unreadable."""
     return _asked(read_budget(budget), baseline_peak, persistent)
 
 
@@ -75,7 +71,7 @@ def _asked(given: int | Fraction, baseline_peak: int, persistent: int) -> int:
 
 
 def read_budget(budget: str | int | float, examples: str = _EXAMPLES) -> int | Fraction:
-    """Return a budget's bytes or share of the baseline's peak; raises UsageError for anything else."""
+    """Return bytes or a share of the baseline's peak; raises UsageError for anything else."""
     percent = _PERCENT.fullmatch(budget) if isinstance(budget, str) else None
     if percent:
         return Fraction(percent[1]) / 100

@@ -10,7 +10,6 @@ from lowtide.engine.search import Proof
 
 
 def claims_of(draft: Draft, packing: Packing | None) -> tuple[Claim, ...]:
-    """Return the claims about a draft's peaks, its arenas if placed, and its extra cost."""
     arenas = () if packing is None else _of_arenas(draft, packing)
     return (*claims_of_peaks(draft), *arenas, *_of_cost(draft))
 
@@ -35,7 +34,6 @@ def peak_claims(
 
 
 def _evidence(proof: Proof | None, space: str) -> Evidence:
-    """Return the evidence for the bound of a space; a bound by a cut needs no other proof."""
     for known in () if proof is None else proof.spaces:
         if known.space == space and known.bound_bytes > known.cut_bytes:
             return "tree" if known.bound_bytes == known.tree_bytes else "search"
@@ -43,7 +41,6 @@ def _evidence(proof: Proof | None, space: str) -> Evidence:
 
 
 def claims_of_peaks(draft: Draft) -> list[Claim]:
-    """Return a claim per memory space whose peak has a lower bound."""
     bounds = {bound.space: bound.peak_bytes for bound in draft.bounds}
     claims = peak_claims(
         bounds, draft.proof, draft.bounds_hold_for, in_place=draft.settings.takes_pairs, in_chunks=draft.in_chunks

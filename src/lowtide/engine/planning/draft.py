@@ -30,54 +30,41 @@ class Draft:
     graph: Graph
     settings: PlanSettings
     budget: Budget
-    """The limits of each memory space, from the budget and the capacities."""
     prices: Prices
     unmodified: Graph
-    """The unmodified program; `graph` unless that is another form of it."""
+    """The unmodified program; `graph` may be another form."""
     unmodified_peak_bytes: Mapping[str, int]
-    """Peak of the unmodified program. Percentages refer to it."""
+    """The peak that percentages refer to."""
     in_chunks: bool = False
 
     plan: Plan
-    """The best plan found, with its `peak_bytes`."""
     problem: Problem
-    """The graph with the callees of this plan."""
     scheduler: str = "baseline"
-    """The plan's order."""
     packing: Packing | None = None
-    """The addresses of the plan's buffers, if a stage has placed them."""
 
     extra_cost: float = 0.0
     extra_cost_bound: float | None = 0.0
     solver_bound: float | None = None
-    """The solver's unproven higher bound, or None."""
     provable_cost: ProvableCost | None = None
-    """The extra cost's bound with its proof."""
     base_order: str | None = None
     """The order of first runs; None if it is the plan's own."""
     holds_for_any_order: bool = False
-    """Whether the bound of the extra cost holds for all orders or only for the base order."""
+    """Whether the cost bound holds for all orders, not only the base order."""
     bounds: tuple[LowerBound, ...] = ()
-    """Lower bounds of the peak per memory space; empty if nothing is proven yet."""
     searched_peak: int = 0
     """The first space's bound if a search of all runs proved it, else 0."""
     proof: Proof | None = None
-    """The proof of the bounds, if it can be checked again; without the logs of refuted budgets."""
+    """A proof that can be checked again, without logs of refuted budgets."""
     solved: Searched | None = None
-    """The search behind the proof, if any."""
     is_judged: bool = False
-    """Whether `is_optimal` and `shortfall` are final."""
     is_optimal: bool = False
-    """Whether no plan that the settings allow is better."""
     shortfall: Shortfall | None = None
     keep: Keep | None = None
-    """Receives the best plan while a stage takes long."""
     interrupted: bool = False
-    """Whether Ctrl-C ended the search. The remaining stages then finish as quickly as possible."""
+    """Whether Ctrl-C ended the search; the remaining stages then finish quickly."""
 
     @property
     def status(self) -> Status:
-        """The outcome as in plan files, decided only here."""
         if self.interrupted:
             return "interrupted"
         if self.shortfall is not None:
@@ -86,22 +73,19 @@ class Draft:
 
     @property
     def bounds_hold_for(self) -> PlanClass:
-        """The class of plans that the bounds hold for."""
         if self.proof is not None or not self.settings.techniques & NEED_BUDGET:
             return "orders"
         return "copies" if "offload" in self.settings.techniques else "reruns"
 
     @property
     def fits(self) -> bool:
-        """Whether the plan is within all memory spaces' limits."""
         return self.budget.excess_bytes(self.plan.peak_bytes) == 0
 
     def is_beaten_by(self, plan: Plan) -> bool:
-        """Return whether a plan with `peak_bytes` exceeds the limits by less or, if neither does, has a lower peak."""
+        """Return whether a plan exceeds the limits by less or, if neither does, has a lower peak."""
         return self.budget.rank(plan.peak_bytes) < self.budget.rank(self.plan.peak_bytes)
 
     def taking(self, plan: Plan, packing: Packing | None = None) -> "Draft":
-        """Return the draft with another plan that has its `peak_bytes`."""
         problem = Problem(self.graph, plan.callees, in_place=self.settings.takes_pairs)
         return replace(self, plan=plan, problem=problem, packing=packing)
 

@@ -29,7 +29,7 @@ from lowtide.engine.schedule import make_candidate, make_candidate_within, with_
 from lowtide.engine.timeline import play_timeline
 
 _WAITS_AT_ONCE = "cpu"
-"""The memory space of PyTorch's CPU, where a collective blocks until it is complete, so nothing could hide it."""
+"""PyTorch's CPU, where a collective blocks until it is complete, so nothing can hide it."""
 
 
 @without_collection()
@@ -44,9 +44,8 @@ def find_plan(
 ) -> Result:
     """Return the plan that the settings ask for; see `lowtide.minimize`. The graph already contains the host.
 
-    If `graph` is another form, `unmodified` is the unmodified program's graph, to which percentages and the baseline's
-    peak refer. `start` is the graph's `baseline`, if known. `keep` receives the best plan before each stage that may
-    take long. A plan that took long is cached, see `plan_cache`.
+    Percentages and the baseline's peak refer to `unmodified`, if given. `keep` receives the best plan before each slow
+    stage.
     """
     started = time.perf_counter()
     report = progress or current_report()
@@ -69,10 +68,10 @@ def find_plan(
 
 
 def baseline(graph: Graph, settings: PlanSettings, unmodified: Graph | None = None) -> Draft:
-    """Return the plan in program order, the best until a stage finds a better one.
+    """Return a draft with the plan in program order.
 
-    `unmodified` is the graph that percentages refer to, if not `graph`. Raises UsageError for an unreadable budget or
-    costs, and for techniques without effect.
+    Percentages refer to `unmodified`, if given. Raises UsageError for an unreadable budget or costs, and for techniques
+    without effect.
     """
     plan = Plan.baseline(graph)
     plan = replace(plan, peak_bytes=simulate(graph, plan).peak_bytes)
@@ -105,9 +104,8 @@ def baseline(graph: Graph, settings: PlanSettings, unmodified: Graph | None = No
 def order(draft: Draft, report: Report) -> Draft:
     """Return the draft with the order that the settings ask for, if it beats program order, and with bounds.
 
-    Without a budget, this is an order of least peak and, if buffers get addresses, of least arena. With a budget, it is
-    an order that fits and moves few ops, or program order if that fits. If recomputation or offload may follow, the
-    search is short: a plan that fits is then found sooner than the proof that no order does.
+    Without a budget, it is an order of least peak and, with addresses, of least arena; else one that fits and moves few
+    ops.
     """
     if draft.interrupted:
         return draft
@@ -138,10 +136,10 @@ def order(draft: Draft, report: Report) -> Draft:
 
 @stage
 def overlap(draft: Draft, report: Report) -> Draft:
-    """Return the draft with collectives and ops off the device starting earlier, and their inputs freed later.
+    """Return the draft with collectives and ops off the device starting earlier, to overlap with other ops.
 
-    They then overlap with other ops. Ops that wait for them may run later. Memory may grow up to the budget or, without
-    one, the plan's own peak. The runs and the order of ordered ops do not change, so cost bounds stay valid.
+    Memory may grow up to the budget or, without one, the plan's own peak. Cost bounds stay valid, since runs and the
+    order of ordered ops do not change.
     """
     graph, plan = draft.graph, draft.plan
     waits_at_once = graph.spaces[0].name == _WAITS_AT_ONCE or not (graph.ranks > 1).any()
@@ -169,7 +167,6 @@ def overlap(draft: Draft, report: Report) -> Draft:
 
 
 def with_stalls(draft: Draft) -> Draft:
-    """Return the draft with waits for ops off the device in its cost."""
     if not draft.graph.off_device.any():
         return draft
     extra = play_timeline(draft.graph, draft.plan, draft.prices).extra_seconds
@@ -179,10 +176,7 @@ def with_stalls(draft: Draft) -> Draft:
 
 @stage
 def place(draft: Draft, report: Report) -> Draft:
-    """Return the draft with claims and, if asked for, addresses in its plan.
-
-    Recomputed runs may move for a smaller arena.
-    """
+    """Return the draft with claims and, if asked for, addresses; recomputed runs may move for a smaller arena."""
     report(Stage.FINISH)
     if draft.settings.addresses:
         draft = _packed(draft, report)
@@ -199,10 +193,6 @@ def place(draft: Draft, report: Report) -> Draft:
 
 
 def _packed(draft: Draft, report: Report) -> Draft:
-    """Return the draft with a packing of its buffers.
-
-    A packing of an earlier stage is kept if it is proven smallest or was made with the same effort.
-    """
     report("placing buffers")
     effort = "fast" if draft.interrupted else draft.settings.effort
     packing = draft.packing
@@ -217,7 +207,6 @@ def _packed(draft: Draft, report: Report) -> Draft:
 
 @stage
 def verified(draft: Draft, report: Report) -> Draft:
-    """Return the draft after its plan is verified, independently of all stages."""
     plan = replace(draft.plan, status=draft.status) if draft.interrupted else draft.plan
     report("verifying the plan")
     verify(draft.graph, plan, check_capacity=False)

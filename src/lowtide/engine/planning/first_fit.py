@@ -1,4 +1,4 @@
-"""Whether a program fits a budget: by lower bounds, or by the first plan that fits, without the search for the best."""
+"""Whether a program fits a budget, without the search for the best plan."""
 
 from dataclasses import dataclass
 
@@ -27,15 +27,15 @@ class FirstFit:
 
     fits: bool
     missed: Result | None = None
-    """The plan that misses the budget by least; None if a plan fits, or if lower bounds exclude all plans."""
+    """The plan that misses the budget by least; None if a plan fits or lower bounds exclude all."""
     rounds: bool = False
-    """Whether results of the plan that fits are equal up to rounding only."""
+    """Whether results of that plan are equal up to rounding only."""
 
 
 def cannot_fit(program: Program, settings: PlanSettings) -> bool:
-    """Return whether lower bounds exclude every plan of a program that the settings allow, forms in chunks included.
+    """Return whether lower bounds exclude every plan that the settings allow, forms in chunks included.
 
-    False for settings without recomputation and offload, whose plans take no longer than their bounds.
+    False without recomputation and offload: such plans take no longer than their bounds.
     """
     if not settings.techniques & NEED_BUDGET:
         return False
@@ -48,10 +48,9 @@ def cannot_fit(program: Program, settings: PlanSettings) -> bool:
 def first_fit(
     program: Program, settings: PlanSettings, progress: Report | None = None, *, in_chunks_only: bool = False
 ) -> FirstFit:
-    """Return whether a plan fits, and end the search at the first one. `in_chunks_only` skips the unmodified form.
+    """Return whether a plan fits; ends the search at the first one. `in_chunks_only` skips the unmodified form.
 
-    If state may be on the host, all of it is: a plan never needs less of the device with less state on the host. If the
-    host is too small for that, smaller shares follow. Forms whose lower bound exceeds the budget are not searched.
+    All state that may be on the host is there: a plan never needs less of the device with less state on the host.
     """
     if not may_move_state(program, settings):
         return _first_fit(program, settings, progress, in_chunks_only=in_chunks_only)
@@ -98,8 +97,6 @@ class _FitsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Stop:
-    """Ends the search of a draft at the first plan that fits."""
-
     start: Draft
 
     def __call__(self, _graph: Graph, plan: Plan) -> None:

@@ -49,13 +49,13 @@ class Frontier:
 
 @without_collection()
 def least_peak(graph: Graph, settings: PlanSettings, progress: Report | None = None) -> Draft:
-    """Return a graph's draft in its order of least peak, its frontier's start."""
+    """Return a draft in an order of least peak, the start of the frontier."""
     free = replace(settings, techniques=settings.techniques - NEED_BUDGET)
     return order(baseline(graph, free), progress or current_report())
 
 
 def budgets_from(least: Draft) -> list[int]:
-    """Return seven budgets from an order of least peak's peak down to its floor."""
+    """Return seven budgets from the draft's peak down to its floor."""
     return default_budgets(OrderedProgram(least.problem, least.plan.order(), least.prices.seconds))
 
 
@@ -63,7 +63,6 @@ def budgets_from(least: Draft) -> list[int]:
 def frontier_from(
     least: Draft, settings: PlanSettings, budgets: Sequence[int], progress: Report | None = None
 ) -> Frontier:
-    """Return the frontier of a draft's graph for the given budgets."""
     report = progress or current_report()
     asked = settings.techniques | {"recompute"}
     composed: list[Composed] = []

@@ -1,4 +1,4 @@
-"""The fourth stage: is the plan optimal, or why does it exceed a limit."""
+"""The fourth stage: whether the plan is optimal, or why it exceeds a limit."""
 
 from dataclasses import replace
 
@@ -15,9 +15,9 @@ from lowtide.engine.search import prove
 
 @stage
 def judge(draft: Draft, report: Report) -> Draft:
-    """Return the draft with its bounds, whether the plan is optimal, and why the budget is missed.
+    """Return the draft with bounds and a verdict, unless an earlier stage judged it.
 
-    The verdict of an earlier stage stays. After Ctrl-C no bound is computed or claimed: that may take long.
+    After Ctrl-C no bound is computed or claimed: that may take long.
     """
     if draft.is_judged:
         return draft
@@ -37,7 +37,6 @@ def judge(draft: Draft, report: Report) -> Draft:
 
 
 def _shortfall(draft: Draft) -> Shortfall | None:
-    """Return why the plan exceeds a limit, one that is proven impossible to meet first; None if it fits all."""
     found = [missed for place in range(len(draft.bounds)) if (missed := _shortfall_in(draft, place)) is not None]
     return next((missed for missed in found if missed.is_impossible), found[0] if found else None)
 

@@ -13,18 +13,17 @@ OutputsVerdict = Literal["equal", "rounding", "within noise", "different"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """Comparison of all results and updated state under a plan with those of the unmodified program."""
+    """Comparison of results and updated state under a plan with those of the unmodified program."""
 
     outputs_equal: bool
     """Whether they are bit-equal."""
     largest_difference: float | None = None
-    """The largest, as a share of its tensor's largest number; 1 if something else differs, None if bit-equal."""
+    """The largest as a share of its tensor's largest number; 1 if something else differs, None if bit-equal."""
     own_difference: float | None = None
-    """The largest difference between runs of the unmodified program; 0 if these are bit-equal, None if one run was
-    enough for the verdict."""
+    """The same between runs of the unmodified program; 0 if bit-equal, None if one run was enough."""
     outputs_near: bool = False
-    """Whether a plan that may round differently only rounds: the difference is below `sqrt(eps)` of the dtype, or below
-    a multiple of the change caused by perturbing every input by one unit in the last place."""
+    """Whether a plan that may round only rounds: the difference is below `sqrt(eps)` of the dtype, or a multiple of the
+    change from perturbing inputs by one unit in the last place."""
 
     @property
     def verdict(self) -> OutputsVerdict:
@@ -64,16 +63,16 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Measurement(Agreement):
-    """Measured peaks of a program, with and without its plan, started from the same state."""
+    """Measured peaks of a program with and without its plan, from the same state."""
 
     before_bytes: int
     """Peak of live tensor bytes of the unmodified program, without persistent tensors."""
     after_bytes: int
     """The same under the plan."""
     original_bytes: int | None = None
-    """Peak of the user's own call if it differs from the unmodified program, as eager PyTorch does."""
+    """Peak of the user's own call, if it differs, as in eager PyTorch."""
     host_bytes: int | None = None
-    """Peak of host memory of the plan's copies and of state there; None without a host."""
+    """Peak of host memory for the plan's copies and state."""
     times: "StepTimes | None" = None
     """Times of both programs; None if they run op by op only to be measured."""
     predicted_bytes: int | None = None
@@ -132,7 +131,7 @@ class StepTimes:
     after_seconds: float
     """The same under the plan."""
     noise: float
-    """Half the distance between the fastest and slowest run of the user's program, as a share of the median."""
+    """Half the range of the user's run times, as a share of the median."""
 
     @property
     def extra_time(self) -> float:
@@ -153,32 +152,31 @@ class StepTimes:
 
 
 def noise_of(seconds: Sequence[float]) -> float:
-    """Return half the distance between the fastest and slowest run, as a share of the median."""
     return (max(seconds) - min(seconds)) / 2 / median(seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One reason why two figures differ, and by how much."""
+    """A reason why two figures differ."""
 
     reason: str
     extra_bytes: int
-    """Bytes that the framework counts and the model does not; negative for the opposite."""
+    """Bytes that only the framework counts; negative if only the model does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserved:
-    """Bytes that a framework reserved for a program, compared with the model's peak for the same order."""
+    """Bytes that a framework reserved, compared with the model's peak for the same order."""
 
     by: str
-    """The source of the figure: "XLA's buffer assignment"."""
+    """The source: "XLA's buffer assignment"."""
     reserved_bytes: int
     temporary_bytes: int
     """The part of `reserved_bytes` that the framework calls temporary."""
     peak_bytes: int
     """The model's peak in program order, with in-place pairs."""
     differences: tuple[Difference, ...]
-    """The reasons for `reserved_bytes - peak_bytes`, which is their sum."""
+    """They sum to `reserved_bytes - peak_bytes`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,13 +186,13 @@ class RuntimeRun:
     by: str
     """The runtime and its settings."""
     growth_bytes: int | None
-    """The most that runs added to resident memory, without weights, inputs and code; None if unknown."""
+    """The most that runs added to resident memory, without weights, inputs and code."""
     resident_bytes: int | None = None
-    """The most that the whole process had resident; None if the system reports none."""
+    """The most that the process had resident."""
     predicted_bytes: int | None = None
-    """The prediction for `growth_bytes`, if any."""
+    """The prediction for `growth_bytes`."""
     otherwise_predicted_bytes: int | None = None
-    """The prediction for other addresses that the system may choose; None if addresses do not matter."""
+    """The same for other addresses that the system may choose."""
     seconds: float
     """Median time of a run."""
     arena_bytes: int | None = None
@@ -214,7 +212,7 @@ class RuntimePeaks:
     after_bytes: int
     """The same for the planned program."""
     before_resident_bytes: int
-    """Bytes that runs of the unmodified program would add to resident memory, allocator included."""
+    """Bytes that unmodified runs would add to resident memory, allocator included."""
     after_resident_bytes: int
     """The same for the planned program."""
     unmodeled: tuple[str, ...]
@@ -229,14 +227,14 @@ class Rewritten:
     """The framework's estimate of the peak, by device."""
     after_bytes: Mapping[str, int]
     done: Mapping[str, Sequence[str]]
-    """Names of the rewritten parts, by kind of rewrite: "recomputed" and so on."""
+    """Names of the rewritten parts by kind of rewrite, such as "recomputed"."""
     write: Callable[[Path], None]
     """Write the program to a file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledMemory:
-    """Memory of a program that a compiler turned into one function, predicted and as the compiler reports it."""
+    """Memory of a program compiled into one function, predicted and as the compiler reports it."""
 
     name: str
     """The program: unmodified or planned."""
@@ -245,9 +243,9 @@ class CompiledMemory:
     total_bytes: int
     """The compiler's figure for arguments, results and temporaries."""
     temp_bytes: int
-    """The temporaries: `temp_size_in_bytes` of XLA."""
+    """`temp_size_in_bytes` of XLA."""
     argument_bytes: int
     assigned_bytes: int | None
-    """Bytes reserved by the compiler's buffer assignment, if available."""
+    """Bytes of the compiler's buffer assignment."""
     resident_bytes: int | None
-    """Bytes that a call added to the resident memory of its own process, without arguments; None if not measured."""
+    """Bytes that a call added to its process's resident memory, without arguments."""

@@ -47,12 +47,10 @@ class NextTechnique:
 def next_technique(
     graph: Graph, result: Result, settings: PlanSettings, progress: Report | None = None
 ) -> NextTechnique | None:
-    """Return the plan that recomputation would add to a result, or None if it was allowed already or does not help.
+    """Return the plan that recomputation would add to a result; None if it was allowed already or does not help.
 
     Of three budgets between the result's peak and its floor, offers the lowest that costs at most 1 % more time, or the
-    cheapest. For a missed budget, offers the plan that meets it or has a lower peak. Uses little effort: planning for
-    that budget finds the same or better. Returns None for interrupted results and graphs of more than `MOST_OPS` ops.
-    Ctrl-C ends only this search.
+    cheapest. For a missed budget, offers the plan that meets it or has a lower peak.
     """
     is_asked = bool(settings.techniques & NEED_BUDGET) or (settings.budget is not None and result.shortfall is None)
     if is_asked or result.status == "interrupted" or not 0 < graph.n_ops <= MOST_OPS:
@@ -66,7 +64,6 @@ def next_technique(
 
 
 def _within_budget(graph: Graph, result: Result, settings: PlanSettings, progress: Report) -> NextTechnique | None:
-    """Return the plan that meets the missed budget by recomputation, or comes closest."""
     progress("looking whether the budget is met where ops run again")
     prices = _prices(graph, settings)
     space = graph.spaces[0].name

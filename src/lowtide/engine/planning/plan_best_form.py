@@ -1,4 +1,4 @@
-"""The one way from a program to its plan: the unmodified program and its forms in chunks, as far as they can win."""
+"""The best plan of the unmodified program and its forms in chunks."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -25,14 +25,12 @@ def plan_best_form(
 ) -> Result:
     """Return the best verified plan of a program and the form that it is for (`Result.form`).
 
-    A form in chunks is planned as well if orders may change and a single op sets the peak. It wins if only it fits the
-    budget, if it costs less, or if it costs the same and has a lower peak. Forms that slow the program down are tried
-    only for a budget, forms in more chunks only if coarser ones miss it, and forms that are equal only up to rounding
-    last, if "rounding" is allowed. A form that cannot win is not planned: one whose chunks cost more than the plan
-    found, and the unmodified program if a single op needs more than the budget and a form in chunks fits. Percentages
-    always refer to the unmodified program. `keep` receives the best plan found so far.
+    Forms in chunks are planned too if orders may change and a single op sets the peak. One wins if only it fits the
+    budget, if it costs less, or if it has a lower peak at the same cost. Forms that slow the program down need a
+    budget, forms equal only up to rounding need "rounding". Percentages refer to the unmodified program. `keep`
+    receives the best plan found so far.
 
-    Raises UsageError if "rounding" is allowed and chunking keeps every bit of this program anyway.
+    Raises UsageError if "rounding" is allowed but all forms of the program are bit-equal.
     """
     if not program.has_rounded_forms:
         refuse_ignored(
@@ -69,7 +67,6 @@ def _chunks_first(
     progress: Report | None,
     keep: Keep | None,
 ) -> Result:
-    """Return the best plan of a form in chunks or, if none fits and none is below the other form's floor, of all."""
     in_chunks = plan_in_chunks(program, settings, progress)
     if in_chunks is not None and (
         in_chunks.shortfall is None
@@ -92,11 +89,7 @@ def plan_in_chunks(program: Program, settings: PlanSettings, progress: Report | 
 
 
 def program_frontier(program: Program, settings: PlanSettings, progress: Report | None = None) -> Frontier:
-    """Return the frontier of a program. Each point's plan is for the form that is better at that budget.
-
-    Seven budgets go from the least peak of an order down to the lowest floor of all exact forms. A form whose floor is
-    above all budgets is left out, and so is a point that another one dominates.
-    """
+    """Return the frontier of a program; each point is the plan of the form that is better at its budget."""
     forms = [least_peak(program.graph, settings, progress)]
     own = forms[0]
     if allows_chunks(settings, own.prices.profile):
@@ -121,7 +114,6 @@ def _without_first(forms: Iterator[Form]) -> Iterator[Form]:
 
 
 def _chunked_forms(program: Program, settings: PlanSettings) -> Iterator[Form]:
-    """Return the forms in chunks that the settings allow."""
     rounded = ROUNDING in settings.techniques
     return _without_first(program.forms(finer=settings.budget is not None, rounded=rounded))
 
@@ -129,10 +121,6 @@ def _chunked_forms(program: Program, settings: PlanSettings) -> Iterator[Form]:
 def _best_of(
     program: Program, settings: PlanSettings, base_cost: float, found: list[Result], progress: Report | None
 ) -> Result:
-    """Return the best of the plans found and those of the forms in chunks, up to the first that meets a budget.
-
-    Chunks that alone cost more than a plan that meets the budget cannot win.
-    """
     most = min((_rank(each)[1] for each in found if each.shortfall is None), default=math.inf)
     for form in _chunked_forms(program, settings):
         if settings.budget is not None and settings.prices(form.graph).seconds.sum() - base_cost > most:
@@ -148,23 +136,20 @@ def _best_of(
 
 
 def _for_equal_chunks(settings: PlanSettings) -> PlanSettings:
-    """Return the settings for a form in chunks: without a budget, exact search stays short unless effort is "max".
+    """Return settings whose exact search stays short without a budget, unless effort is "max".
 
-    Chunks are interchangeable, so exact search distinguishes equal sets of them: it took 20 seconds for at most 0.01 %
-    of the peak on the steps of four language models.
+    Chunks are interchangeable: exact search took 20 seconds for at most 0.01 % of the peak of four language models.
     """
     is_long = settings.budget is None and settings.effort == DEFAULT_EFFORT
     return replace(settings, effort="fast") if is_long else settings
 
 
 def _with_chunk_cost(base_cost: float, found: Frontier) -> list[RecomputeResult]:
-    """Return the points of a form's frontier, with the time that its chunks add to the unmodified program."""
     chunk_cost = max(0.0, found.base_cost - base_cost)
     return [replace(point, extra_cost=point.extra_cost + chunk_cost) for point in found.points]
 
 
 def _undominated(points: Sequence[RecomputeResult]) -> list[RecomputeResult]:
-    """Return the points without those whose peak and extra cost another point matches or beats, by falling peak."""
     kept: list[RecomputeResult] = []
     for point in sorted(points, key=lambda point: (point.extra_cost, point.peak_bytes)):
         if not kept or point.peak_bytes < kept[-1].peak_bytes:
@@ -177,12 +162,11 @@ def _floor(draft: Draft) -> int:
 
 
 def allows_chunks(settings: PlanSettings, costs: str) -> bool:
-    """Return whether the settings allow forms in chunks, which have other ops than those measured."""
+    """Return whether forms in chunks are allowed; measured costs do not cover their ops."""
     return settings.chooses_order and costs != "measured"
 
 
 def _rank(result: Result) -> tuple[bool, float, int]:
-    """Return the key by which results are compared; less is better."""
     misses = result.shortfall is not None
     is_free = misses or all(most is None for most in result.budget.allowed.values())
     return misses, 0.0 if is_free else result.extra_cost + result.chunk_cost, sum(result.peak_bytes.values())

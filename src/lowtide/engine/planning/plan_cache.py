@@ -1,7 +1,6 @@
 """A cache of plans on disk, so that a program is planned once.
 
-An entry is named after the graph, the settings, the prices, and the version of lowtide. Plans are verified when read.
-An unreadable entry is planned again.
+Entries are named after the graph, the settings, the prices and lowtide's version. Plans are verified when read.
 """
 
 import hashlib
@@ -30,13 +29,11 @@ VARIABLE = "LOWTIDE_CACHE"
 MOST_BYTES = 256 * 2**20
 """The plans that were used last are kept up to this size."""
 _LEAST_SECONDS = 0.5
-"""Plans that took less time are not kept."""
 _NOT_KEPT = {"graph", "unmodified", "plan", "claims", "plain_proof", "solved", "seconds"}
 _PLAN, _FACTS = ".plan.json.gz", ".result.json"
 
 
 def cache_folder() -> Path | None:
-    """Return the cache's folder, None if it is off."""
     named = os.environ.get(VARIABLE, "")
     if named.lower() in ("off", "0"):
         return None
@@ -59,7 +56,7 @@ def cache_files() -> list[Path]:
 
 
 def size_of(path: Path) -> int:
-    """Return a file's size, 0 if another process has deleted it."""
+    """Return a file's size, 0 if another process deleted it."""
     with suppress(OSError):
         return path.stat().st_size
     return 0
@@ -72,16 +69,15 @@ def clear_cache() -> int:
 
 @dataclass(frozen=True, slots=True)
 class CachedPlan:
-    """The entry of a plan that is being made."""
+    """The cache entry of a plan."""
 
     path: Path
-    """The path of its files, without their endings."""
     graph: Graph
     unmodified: Graph
 
     @classmethod
     def of(cls, draft: Draft) -> "CachedPlan | None":
-        """Return a draft's entry before planning, None if such plans are not kept.
+        """Return a draft's entry, None if such plans are not kept.
 
         Plans with bounds from a search of all orders are not kept: a plan file lacks the proof.
         """
@@ -98,7 +94,6 @@ class CachedPlan:
         return cls(folder / key.hexdigest()[:32], draft.graph, draft.unmodified)
 
     def read(self) -> Result | None:
-        """Return the result if cached, with its plan verified."""
         plan_path, facts_path = self._files()
         if not facts_path.is_file():
             return None
@@ -125,10 +120,7 @@ class CachedPlan:
         )
 
     def write(self, result: Result) -> None:
-        """Keep a result, unless it was found quickly or needs more than a plan file. Ignores a full or read-only disk.
-
-        If the cache is full, deletes the least recently used plans.
-        """
+        """Keep a result, unless it was found quickly or needs more than a plan file. Ignores a full disk."""
         is_whole = result.plain_proof is None and result.solved is None and result.status != "interrupted"
         if not is_whole or result.seconds < _LEAST_SECONDS:
             return
@@ -160,7 +152,6 @@ def _beyond(most: int) -> Iterator[Path]:
 
 
 def _removed(path: Path) -> int:
-    """Delete a file that another process may delete as well; return its size."""
     size = size_of(path)
     with suppress(OSError):
         path.unlink()
@@ -189,7 +180,7 @@ def _kept() -> list[str]:
 
 @cache
 def _code() -> str:
-    """Return the version of lowtide, and in a clone the state of its files: other code may make other plans."""
+    """Return the version of lowtide and the state of its files: other code may make other plans."""
     try:
         number = version("lowtide")
     except PackageNotFoundError:

@@ -19,8 +19,8 @@ _FROM_FILE = "plan file"
 def read_plan(path: Path, program: Program, *, over_budget: bool = False) -> tuple[Form, Plan]:
     """Read and verify a plan file; return the plan and its form of the program.
 
-    Raises FingerprintError for another program, VerificationError for claims about another form and, unless
-    `over_budget`, for a plan marked infeasible; and as `read_plan_file`.
+    Raises FingerprintError for another program, VerificationError for claims about another form or, unless
+    `over_budget`, an infeasible plan; and as `read_plan_file`.
     """
     form, plan = _read_plan(path, program)
     in_chunks = form.name != "unmodified"
@@ -49,7 +49,7 @@ def _read_plan(path: Path, program: Program) -> tuple[Form, Plan]:
 def result_of_file(path: Path, program: Program, settings: PlanSettings, *, over_budget: bool = False) -> Result:
     """Read a program's plan, verify it, and price it as if these settings had just made it.
 
-    Raises as `read_plan`. The shortfall of a plan marked infeasible names the file.
+    Raises as `read_plan`.
     """
     form, plan = read_plan(path, program, over_budget=over_budget)
     shortfall = None
@@ -80,7 +80,7 @@ def result_with(
     unmodified: Graph | None = None,
     seconds: float = 0.0,
 ) -> Result:
-    """Return a verified plan's result as if these settings had just made it; planning took `seconds`."""
+    """Return a verified plan's result as if these settings had just made it."""
     draft = baseline(graph, settings, unmodified).taking(plan)
     prices = draft.prices.seconds
     draft = replace(

@@ -1,4 +1,4 @@
-"""Where state and parameters live: on the device or, as far as that fits a budget or saves time, on the host."""
+"""Where state and parameters live: on the device or, to fit a budget or save time, on the host."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -31,12 +31,10 @@ def plan_with_state(
 ) -> Result:
     """Return the best plan of a program, with part of its state on the host if offload is allowed.
 
-    A budget in bytes covers everything that the device holds, so state on the host leaves more of it to the rest. State
-    moves only if the budget is missed otherwise, or met at a higher cost, and parameters only if it is missed with all
-    state on the host. The share is halved in eighths, down to `least`, or all are tried if nothing is updated. If
-    "rounding" is allowed too, updates may run on the host, where that costs less: that of each parameter on its own, or
-    all of them. The plan with the least extra time wins, then the one with the least state on the host. Percentages
-    refer to the program with everything on the device.
+    State moves only if the budget, in bytes, is missed otherwise or met at a higher cost; parameters only if it is
+    missed with all state on the host. The share is halved in eighths, down to `least`. With "rounding", updates may run
+    on the host where that costs less. The plan with the least extra time wins, then the one with the least state on the
+    host.
     """
     if not may_move_state(program, settings):
         return plan_best_form(program, settings, progress, keep)
@@ -50,13 +48,13 @@ def plan_with_state(
 
 
 def may_move_state(program: Program, settings: PlanSettings) -> bool:
-    """Return whether state of the program may be on its host: with offload, and a budget that covers the state."""
+    """Return whether state may be on the host: with offload, and a budget that covers the state."""
     allows = "offload" in settings.techniques and settings.budget is not None and not settings.transient
     return allows and not is_part(settings.budget) and program.most_on_host > 0
 
 
 def excludes_all_forms(program: Program, settings: PlanSettings) -> bool:
-    """Return whether lower bounds exclude every plan of a program that the settings allow, forms in chunks included."""
+    """Return whether lower bounds exclude every plan that the settings allow, in all forms."""
     return all(
         is_excluded(baseline(form.graph, settings, None if form.name == "unmodified" else program.graph))
         for form in allowed_forms(program, settings)
@@ -64,7 +62,6 @@ def excludes_all_forms(program: Program, settings: PlanSettings) -> bool:
 
 
 def is_excluded(start: Draft) -> bool:
-    """Return whether a lower bound for all orders with recomputation, and copies if allowed, exceeds the budget."""
     most = start.budget.allowed[start.graph.spaces[0].name]
     if most is None or start.fits:
         return False
@@ -73,7 +70,6 @@ def is_excluded(start: Draft) -> bool:
 
 
 def allowed_forms(program: Program, settings: PlanSettings) -> Iterator[Form]:
-    """Yield the unmodified form and the forms in chunks that the settings allow, each made when it is reached."""
     if allows_chunks(settings, settings.prices(program.graph).profile):
         yield from program.forms(rounded=ROUNDING in settings.techniques)
     else:
@@ -81,7 +77,6 @@ def allowed_forms(program: Program, settings: PlanSettings) -> Iterator[Form]:
 
 
 Key = tuple[int, UpdatePlace]
-"""A share of the state on the host, and the place of its updates."""
 
 
 @dataclass(eq=False)
@@ -93,42 +88,36 @@ class StateSearch:
     progress: Report | None
     keep: Keep | None
     found: dict[Key, Result] = field(default_factory=dict[Key, Result])
-    """Plans with all techniques."""
     first_found: dict[Key, Result] = field(default_factory=dict[Key, Result])
     """Plans without copies of activations, whose choice takes most of the time."""
     too_large: dict[int, bool] = field(default_factory=dict[int, bool])
-    """Shares for which `is_too_large` is known."""
 
     @property
     def best(self) -> Result:
-        """The best plan found."""
         return min((self.found or self.first_found).values(), key=_rank)
 
     @property
     def with_all(self) -> Result | None:
-        """The plan that needs the least of the device, with everything on the host that can be there, if searched."""
         return self.found.get((self.program.most_on_host, self._places[-1]))
 
     @property
     def with_least_on_device(self) -> Program:
-        """The program with everything on the host that can be there."""
         return self._moved(self.program.most_on_host, self._places[-1])
 
     @cached_property
     def _places(self) -> tuple[UpdatePlace, ...]:
-        """Where updates may run, the place that is searched first, and the one that needs the least of the device."""
+        """Places where updates may run, in search order; the last needs the least of the device."""
         may_round = ROUNDING in self.settings.techniques
         rounds = may_round and self.program.with_state_on_host(self.program.most_on_host, "host") is not None
         return ("either", "device", "host") if rounds else ("device",)
 
     @property
     def _has_updates(self) -> bool:
-        """Whether the program overwrites persistent buffers. Others, as in inference, are planned quickly."""
         graph = self.program.graph
         return any(graph.persistent[buffer] for mutated in graph.mutates for buffer in mutated)
 
     def halve(self, least: int) -> None:
-        """Find the least share that fits. Parameters move only if no plan with all state on the host fits."""
+        """Find the least share that fits; parameters move only if no plan with all state on the host fits."""
         most = self.program.most_on_host
         may_keep_all = most == ALL or not (self.program.with_state_on_host(ALL) is None or self.is_too_large(ALL))
         if least <= ALL and may_keep_all:
@@ -141,10 +130,6 @@ class StateSearch:
                 self._try_all(least, most)
 
     def _search(self, least: int, most: int, step: int = 1) -> None:
-        """Find the least share that fits, up to a step, for each place of updates.
-
-        Activations are copied only in plans that this may improve, unless no other plan fits.
-        """
         for place in self._places:
             plan = partial(self.plan, copies=not _fits_device(self.plan(most, place, copies=False)))
             low, share, high = least, most, most + 1
@@ -161,10 +146,7 @@ class StateSearch:
                 self.plan(*key)
 
     def _is_better_with_copies(self, result: Result) -> bool:
-        """Return whether copies of activations in place of chunks and recomputed runs may make a plan the best one.
-
-        Ops that wait for copies of state will wait for those of activations, too, since both share the link.
-        """
+        """Return whether copies of activations may make a plan the best one."""
         best, link, waiting = self.best, find_link(result.graph, 0), result.transfers.stall_seconds
         if best.shortfall is not None or link is None:
             return True
@@ -173,7 +155,7 @@ class StateSearch:
         return least < best.extra_time * result.unmodified_cost
 
     def _try_all(self, least: int, most: int) -> None:
-        """Plan all shares from the most on, down to one that does not fit: more room may hide more copies."""
+        """Plan shares from the most down: more room may hide more copies."""
         for share in range(most, least, -1):
             is_possible = share == most or not self.is_too_large(share)
             if self._is_interrupted or not (is_possible and _fits_device(self.plan(share))):
@@ -184,7 +166,6 @@ class StateSearch:
         return any(result.status == "interrupted" for result in (*self.found.values(), *self.first_found.values()))
 
     def is_too_large(self, share: int) -> bool:
-        """Return whether persistent buffers alone exceed the budget, or lower bounds exclude all plans for a share."""
         if share not in self.too_large:
             moved = self._moved(share, self._places[-1])
             peaks = dict.fromkeys(moved.graph.persistent_bytes(), 0)
@@ -193,7 +174,6 @@ class StateSearch:
         return self.too_large[share]
 
     def plan(self, share: int, place: UpdatePlace = "device", *, copies: bool = True) -> Result:
-        """Return the best plan with a share of the state on the host, with or without `copies` of activations."""
         found = self.found if copies else self.first_found
         key: Key = (share, place)
         if key not in found:
@@ -209,13 +189,11 @@ class StateSearch:
         return self.compared(result, moved) if share else result
 
     def settings_for(self, moved: Program) -> PlanSettings:
-        """Return the settings for the program with state on the host, which may have no forms that round."""
         if len(self._places) > 1 and not moved.has_rounded_forms:
             return replace(self.settings, techniques=self.settings.techniques - {ROUNDING})
         return self.settings
 
     def compared(self, result: Result, moved: Program) -> Result:
-        """Return the result of a program with state on the host, compared with the program without it."""
         program, settings = self.program, self.settings
         cost, own_cost = (float(settings.prices(each.graph).seconds.sum()) for each in (program, moved))
         return replace(
@@ -227,7 +205,6 @@ class StateSearch:
         )
 
     def _moved(self, share: int, place: UpdatePlace) -> Program:
-        """Return the program with a share of its state on the host, updated on the device if it cannot be there."""
         program = self.program
         moved = program.with_state_on_host(share, place) or program.with_state_on_host(share) if share else None
         return moved or program
@@ -238,7 +215,6 @@ def _fits_device(result: Result) -> bool:
 
 
 def _rank(result: Result) -> tuple[int, float, int]:
-    """Return the key by which plans are compared; less is better."""
     missed = 0 if result.shortfall is None else max(1, result.shortfall.missed_bytes)
     return missed, 0.0 if missed else result.extra_time, result.persistent_bytes.get(HOST, 0)
 
@@ -246,8 +222,8 @@ def _rank(result: Result) -> tuple[int, float, int]:
 def _without_claims_about_others(best: Result, with_all: Result | None) -> Result:
     """Return a result that claims nothing about plans with other state on the host.
 
-    Whatever a plan keeps on the device, the same plan with all state on the host never holds more there. So a budget is
-    impossible if it is impossible then, and not otherwise. A cost is optimal only if it is zero.
+    A plan never holds more on the device with all state on the host. So a budget is impossible only if it is impossible
+    then.
     """
     if best.shortfall is None:
         is_free = best.status != "optimal" or not (best.extra_time or best.updated_on_host_bytes)

@@ -13,7 +13,7 @@ from lowtide.engine.plan import Plan
 FormName = Literal["unmodified", "in chunks", "in finer chunks", "in finest chunks"]
 """Forms of a program, in planning order."""
 ALL = 8
-"""All state that can be on the host, in eighths. These keep forms few. Twice as many are all parameters, too."""
+"""All state that can be on the host, in eighths; twice as many include all parameters."""
 UPDATE_PLACES: tuple[UpdatePlace, ...] = get_args(UpdatePlace)
 CHUNKED: tuple[FormName, ...] = ("in chunks", "in finer chunks", "in finest chunks")
 
@@ -25,7 +25,7 @@ class Form:
     name: FormName
     graph: Graph
     is_exact: bool = True
-    """Whether results are bit-equal to the unmodified program's, not just up to rounding."""
+    """Whether results are bit-equal to the unmodified program's."""
 
 
 class Program(ABC):
@@ -38,12 +38,11 @@ class Program(ABC):
 
     @property
     def chunking_slows(self) -> bool:
-        """Whether chunks may slow the program down and are used only to meet a budget."""
+        """Whether chunks may slow the program down, so that they need a budget."""
         return False
 
     @property
     def has_rounded_forms(self) -> bool:
-        """Whether some forms may be equal only up to rounding."""
         return False
 
     def make_form(self, name: FormName, *, exact: bool) -> Form | None:
@@ -53,9 +52,9 @@ class Program(ABC):
     def with_state_on_host(self, share: int, place: UpdatePlace = "device") -> "Program | None":
         """Return the program with `share` eighths of its state on its host, None if that cannot be there.
 
-        Shares above `ALL` also move that many eighths of the parameters. State is on the device only during its update,
-        unless the update runs on the host, parameters only while they are used. With another `place`
-        than "device", results are equal up to rounding; None if no update can run on the host.
+        Shares above `ALL` also move that many eighths of the parameters. Parameters are on the device only while they
+        are used, state only during its update, unless that runs on the host. With a `place` other than "device",
+        results are equal up to rounding; None if no update can run on the host.
         """
         return None
 
@@ -65,11 +64,10 @@ class Program(ABC):
 
     @cached_property
     def most_on_host(self) -> int:
-        """The largest share that can be on the host, in eighths; 0 if nothing can."""
+        """The largest share on the host, in eighths; 0 if nothing can be there."""
         return next((share for share in (2 * ALL, ALL) if self.with_state_on_host(share) is not None), 0)
 
     def form(self, name: FormName, *, exact: bool = True) -> Form | None:
-        """Return a form by name, made on first use; None if the program has no such form."""
         if name == "unmodified":
             return self._unmodified
         if not exact and not self.has_rounded_forms:
@@ -80,10 +78,7 @@ class Program(ABC):
         return self._forms[key]
 
     def forms(self, *, finer: bool = True, rounded: bool = True) -> Iterator[Form]:
-        """Yield the unmodified form, then those in chunks, exact ones first. Each is made on demand.
-
-        `finer` includes forms in more chunks, `rounded` those equal only up to rounding.
-        """
+        """Yield the unmodified form, then those in chunks, exact ones first, each made on demand."""
         yield self._unmodified
         for exact in (True, False) if rounded else (True,):
             for name in CHUNKED if finer else CHUNKED[:1]:
@@ -91,13 +86,11 @@ class Program(ABC):
                     yield form
 
     def form_of(self, plan: Plan) -> Form | None:
-        """Return a plan's form, or None. Existing forms are compared first."""
         known = next((form for form in self.made_forms() if form.graph.fingerprint == plan.graph_fingerprint), None)
         others = self.forms_with_state()
         return known or next((form for form in others if form.graph.fingerprint == plan.graph_fingerprint), None)
 
     def made_forms(self) -> list[Form]:
-        """Return the forms that exist already."""
         return [self._unmodified, *(form for form in self._forms.values() if form is not None)]
 
     def forms_with_state(self) -> Iterator[Form]:
@@ -115,12 +108,10 @@ class Program(ABC):
 
     @property
     def in_chunks(self) -> Graph | None:
-        """The graph of the exact form in chunks, or None."""
         return None if (form := self.form("in chunks")) is None else form.graph
 
     @property
     def in_finer_chunks(self) -> Graph | None:
-        """The graph of the exact form in more chunks, or None."""
         return None if (form := self.form("in finer chunks")) is None else form.graph
 
     @cached_property
@@ -128,7 +119,6 @@ class Program(ABC):
         return self.make_unmodified()
 
     def make_unmodified(self) -> Form:
-        """Return the unmodified program as a form."""
         return Form("unmodified", self.graph)
 
     @cached_property

@@ -39,73 +39,73 @@ class Result:
     graph: Graph
     """The graph that the plan is for."""
     unmodified: Graph
-    """The unmodified program; `graph` unless that is another form of it."""
+    """The unmodified program; `graph` may be another form."""
     plan: Plan
     budget: Budget
     """Limits per memory space."""
     status: Status
     """Optimal if no plan that the settings allow has a lower peak or, within a budget, costs less."""
     scheduler: str
-    """The chosen order by name; "fit" for an order made for the budget, "baseline" for program order, "overlap" for
-    program order with moved collectives."""
+    """The order by name: "fit" if made for the budget, "baseline" for program order, "overlap" for program order with
+    moved collectives."""
     moved_ops: int
-    """Number of ops outside a longest common subsequence with program order, called graphs included."""
+    """Ops outside a longest common subsequence with program order, called graphs included."""
     baseline_peak_bytes: Mapping[str, int]
     """Peak of the unmodified program."""
     peak_bytes: Mapping[str, int]
     arena_bytes: Mapping[str, int]
     """Bytes reserved for buffers with addresses; empty without addresses."""
     arena_lower_bound_bytes: Mapping[str, int]
-    """Lower bound of the arena over all placements of this plan's buffers."""
+    """Lower bound over all placements of this plan's buffers."""
     lower_bound_bytes: Mapping[str, int]
-    """Lower bound of the peak for the class of plans named by the peak's claim."""
+    """Lower bound of the peak for the class of plans named by its claim."""
     plain_proof: Proof | None
     """The `proof` without flows and logs of refuted budgets."""
     solved: Searched | None
     """The search behind the proof, if any."""
     persistent_bytes: Mapping[str, int]
     base_cost: float
-    """Run time of the program, in the unit of the ops' costs."""
+    """Run time in the unit of the ops' costs."""
     extra_cost: float
-    """Cost of recomputed runs and of waiting for copies, in the same unit."""
+    """Cost of recomputed runs and of waiting for copies."""
     extra_cost_bound: float | None
-    """Lower bound of the extra cost within the budget for first runs in the base order; None if no plan fits."""
+    """Lower bound within the budget for first runs in the base order; None if no plan fits."""
     solver_bound: float | None
-    """The solver's unproven higher bound, or None."""
+    """The solver's unproven higher bound."""
     solver_finds_none: bool
-    """Whether the solver finds, without proof, that no plan with this order of first runs fits."""
+    """Whether the solver finds, without proof, that no plan with this base order fits."""
     provable_cost: ProvableCost | None
     """The bound of the extra cost with its proof."""
     base_order: str
-    """The order of first runs that this bound holds for, by name."""
+    """The order of first runs, by name."""
     costs: str
     """The profile that priced the ops."""
     reruns: int
-    """Number of recomputed runs, without repeated copies of parameters from the host."""
+    """Recomputed runs, without repeated copies of parameters from the host."""
     transfers: Transfers
     """Copies to other memory spaces and back, and the time that ops wait for them."""
     communication: Communication
     """Time of collectives, and the part not hidden by computation. Costs count all of it."""
     claims: tuple[Claim, ...]
-    """All bounds, each with its class of plans. The bounds above are their figures."""
+    """All bounds, each with its class of plans."""
     seconds: float
     """Time of planning."""
     shortfall: Shortfall | None
     """Why the budget is missed, or None."""
     chunk_cost: float = 0.0
-    """Time that chunks add to the unmodified program, in the unit of the other costs."""
+    """Time that chunks add to the unmodified program."""
     moved_cost: float = 0.0
-    """Time of updates that run on the host instead of the device, in the same unit; not part of `base_cost`."""
+    """Time of updates moved to the host; not part of `base_cost`."""
     left_whole: tuple[str, ...] = ()
     """One sentence for each large result that chunking skipped, with the reason."""
     to_rounding: bool = False
-    """Whether results are only equal up to rounding: chunks make sums in another order, or updates run on the host."""
+    """Whether results are only equal up to rounding: chunks reorder sums, or updates run on the host."""
     form: FormName = "unmodified"
     """The form of the program that is planned."""
 
     @property
     def proof(self) -> Proof | None:
-        """The proof of the lower bound of the peak or the extra cost, for `check_certificate`; None if there is none.
+        """The proof of the lower bound of the peak or the extra cost, for `check_certificate`.
 
         If a search refuted budgets, the first access records its logs, which may take longer than planning.
         """
@@ -120,19 +120,19 @@ class Result:
 
     @property
     def state_on_host_bytes(self) -> int:
-        """Bytes of persistent buffers that live on the host and are on the device only while they are used."""
+        """Bytes of persistent buffers that live on the host."""
         return self.persistent_bytes.get(HOST, 0)
 
     @property
     def parameters_on_host_bytes(self) -> int:
-        """Bytes of these buffers that are parameters, which a plan may copy to the device several times."""
+        """Bytes of parameters among these, which a plan may copy to the device several times."""
         graph = self.graph
         copied = graph.reads.take(np.flatnonzero(graph.copies_parameters).astype(np.int32)).values
         return int(graph.sizes[np.unique(copied)].sum())
 
     @property
     def updated_on_host_bytes(self) -> int:
-        """Bytes of the state and parameters on the host that are updated there."""
+        """Bytes of state and parameters on the host that are updated there."""
         graph = self.graph
         changed = graph.mutates.take(np.flatnonzero(graph.updates_on_host).astype(np.int32)).values
         on_host = graph.persistent & (graph.buffer_spaces > 0) & (graph.sizes >= LEAST_BYTES)
@@ -140,15 +140,12 @@ class Result:
 
     @property
     def unmodified_cost(self) -> float:
-        """Run time of the unmodified program, in the unit of the other costs."""
+        """Run time of the unmodified program."""
         return self.base_cost - self.chunk_cost + self.moved_cost
 
     @property
     def extra_time(self) -> float:
-        """Time added by chunks, recomputed runs and waits for copies, as a share of the unmodified program.
-
-        Updates on the host may make it negative.
-        """
+        """Time added to the unmodified program, as a share; updates on the host may make it negative."""
         extra = self.chunk_cost + self.extra_cost - self.moved_cost
         return extra / self.unmodified_cost if self.unmodified_cost else 0.0
 
@@ -179,8 +176,8 @@ class Result:
     def plot(self, space: str | None = None, axes: Any = None) -> Any:
         """Draw the memory of a space over the runs, with and without the plan, by matplotlib.
 
-        The default `space` is the first; `axes` are returned, and new by default. Raises MissingExtraError without
-        matplotlib, UsageError for an unknown space.
+        `space` is the first by default. Returns `axes`, new by default. Raises MissingExtraError without matplotlib,
+        UsageError for an unknown space.
         """
         where = self.graph.spaces[0].name if space is None else space
         levels = {"lower bound": self.lower_bound_bytes.get(where), "budget": self.budget.allowed.get(where)}
@@ -189,7 +186,6 @@ class Result:
 
 
 def result_of(draft: Draft, seconds: float) -> Result:
-    """Return the result of a draft after all stages; `seconds` is the time of planning."""
     graph, plan, packing = draft.graph, draft.plan, draft.packing
     order = plan.order()
     return Result(
@@ -233,10 +229,7 @@ def _moved(graph: Graph, plan: Plan) -> int:
 def plot_memory(
     graph: Graph, plan: Plan, unmodified: Graph, space: str | None, levels: dict[str, int], axes: Any = None
 ) -> Any:
-    """Draw a plan's memory in a space, stacked by kind of buffer, with the unmodified program and levels as lines.
-
-    Defaults, result and errors are those of `Result.plot`.
-    """
+    """Draw memory stacked by kind of buffer, with the unmodified program and `levels` as lines; see `Result.plot`."""
     names = [each.name for each in graph.spaces]
     if space is not None and space not in names:
         raise UsageError(unknown("memory space", space, names))

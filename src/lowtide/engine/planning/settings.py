@@ -113,7 +113,7 @@ class PlanSettings:
 
 
 def default_techniques(budget: GivenBudget) -> Techniques:
-    """Return "reorder" and "share", which cost no time, and with a budget also "recompute"."""
+    """Return techniques that cost no time and, with a budget, "recompute"."""
     return COST_NOTHING if budget is None else COST_NOTHING | {"recompute"}
 
 

@@ -17,7 +17,6 @@ from lowtide.engine.recompute.program import OrderedProgram
 from lowtide.engine.recompute.unrolled import first_runs, unroll
 
 _WORTH = 100
-"""Arenas this far above the peak (1/100) are tightened."""
 _MOST_RUNS = 2_000
 _MOST_PACKINGS = {"fast": 30, "balanced": 100, "max": 1_000}
 Ints = NDArray[np.int32]
@@ -26,9 +25,8 @@ Ints = NDArray[np.int32]
 def tighten(draft: Draft, packing: Packing, effort: EffortName, report: Report) -> tuple[Plan, Packing]:
     """Return a plan with the same runs, peak and cost and the smallest arena found, with its packing.
 
-    First runs keep their order, so cost bounds stay valid. Each recomputed run moves to the latest or earliest position
-    where all runs find their inputs. Plans without recomputation, plans with copies, and arenas near the peak stay
-    unchanged. Source: first-improvement local search. Complexity: one packing per try, limited by the effort.
+    First runs keep their order, so cost bounds stay valid. Source: first-improvement local search. Complexity: one
+    packing per try, limited by the effort.
     """
     plan, peak = draft.plan, sum(draft.plan.peak_bytes.values())
     runs = plan.targets[plan.kinds == StepKind.RUN].astype(np.int32)
@@ -61,7 +59,6 @@ def tighten(draft: Draft, packing: Packing, effort: EffortName, report: Report) 
 
 
 def _moved_reruns(draft: Draft, runs: Ints) -> Iterator[Ints]:
-    """Yield the runs with one recomputed run moved to its latest, then to its earliest position."""
     graph, first = unroll(draft.problem, runs.tolist()).graph, first_runs(runs.tolist())
     seen: set[int] = set()
     for position, op in enumerate(runs.tolist()):

@@ -1,4 +1,4 @@
-"""The third stage: trade time for memory by recomputation and by copies to the host, if no order alone fits."""
+"""The third stage: trade time for memory by recomputation and copies to the host, if no order alone fits."""
 
 import math
 from collections.abc import Callable
@@ -25,10 +25,8 @@ from lowtide.engine.recompute.result import RecomputeResult
 def trade(draft: Draft, report: Report) -> Draft:
     """Return the draft with the cheapest plan found that fits the first memory space, and with its verdict.
 
-    Recomputation is chosen first (`recompute.compose`). If offload is allowed, copies to the host are then tried on the
-    same base order and on the draft's, with and without recomputation; the least slow-down wins. If any order is
-    allowed, the draft's order is a second base besides program order. The budget counts as impossible if no order can
-    meet it or no other order is allowed. Ctrl-C leaves the best plan found.
+    Recomputation is chosen first (`recompute.compose`). If offload is allowed, copies are then tried with and without
+    it. Ctrl-C leaves the best plan found.
     """
     if not draft.settings.techniques & NEED_BUDGET or draft.interrupted or draft.fits:
         return draft
@@ -76,20 +74,18 @@ def trade(draft: Draft, report: Report) -> Draft:
 
 
 def _interrupted(draft: Draft, plan: Plan) -> Draft:
-    """Return the draft with the best plan found before Ctrl-C, without a bound of its cost."""
     taken = replace(draft.taking(plan), interrupted=True, extra_cost_bound=None, solver_bound=None, provable_cost=None)
     return replace(taken, extra_cost=_extra_cost(draft, plan))
 
 
 def _extra_cost(draft: Draft, plan: Plan) -> float:
-    """Return the seconds that a plan's runs take beyond the program."""
     return float(draft.prices.seconds[plan.order()].sum() - draft.prices.seconds.sum())
 
 
 def bounds_with_reruns(problem: Problem, *, copies: bool) -> tuple[LowerBound, ...]:
-    """Return lower bounds of the peak per memory space for any order with recomputation and, if `copies`, with copies.
+    """Return lower bounds of the peak per memory space for any order with recomputation and, if allowed, copies.
 
-    With copies, operands may be on the host while another operand is made, so their sum is no bound.
+    With copies, operands may be on the host while another is made, so their sum is no bound.
     """
     spaces = range(len(problem.graph.spaces))
     needed = [least_possible(problem, space) for space in spaces]
@@ -100,7 +96,6 @@ def bounds_with_reruns(problem: Problem, *, copies: bool) -> tuple[LowerBound, .
 
 
 def _bounds(draft: Draft, result: RecomputeResult) -> tuple[tuple[LowerBound, ...], int]:
-    """Return the lower bounds, and the bound of the first space if a search of all runs proved it, else 0."""
     first, *others = bounds_with_reruns(draft.problem, copies="offload" in draft.settings.techniques)
     if not result.holds_for_any_order or result.peak_bound <= first.peak_bytes:
         return (first, *others), 0
@@ -108,7 +103,6 @@ def _bounds(draft: Draft, result: RecomputeResult) -> tuple[tuple[LowerBound, ..
 
 
 def _cheapest(draft: Draft, most: int, report: Report, keep: Callable[[Plan], None]) -> tuple[str, RecomputeResult]:
-    """Return the cheapest plan within a limit, and the name of its base order."""
     traded = draft.settings.techniques & NEED_BUDGET
     (base, order), alone = base_orders(draft)[-1], None
     if "recompute" in traded:
@@ -132,10 +126,8 @@ def _with_copies(
 ) -> tuple[str, RecomputeResult]:
     """Return the cheapest plan with copies within a limit, and its base order.
 
-    Tries the order that is best for recomputation, program order and the draft's order: copies hide while ops that do
-    not need the buffer run, and program order often has such ops. Stops at a plan without extra cost, or one that
-    neither recomputes nor copies: a later stage hides its waits for ops off the device. So with such ops, only the
-    first order is tried.
+    Tries several orders, since program order often has ops that hide copies. With ops off the device, only the first
+    order is tried: a later stage hides waits for them.
     """
     found: list[tuple[str, OffloadResult]] = []
     tried: set[bytes] = set()
@@ -158,7 +150,6 @@ def _offer(draft: Draft, plan: Plan) -> None:
 
 
 def _copied(draft: Draft, order: Order, most: int, alone: RecomputeResult | None) -> OffloadResult:
-    """Return the cheapest plan with copies for an order of first runs; `alone` is the plan without copies."""
     settings = draft.settings
     allow, effort = settings.techniques & NEED_BUDGET, settings.effort
     return plan_with_offload(
@@ -167,7 +158,7 @@ def _copied(draft: Draft, order: Order, most: int, alone: RecomputeResult | None
 
 
 def base_orders(draft: Draft) -> list[tuple[str, Order]]:
-    """Return the orders of first runs to start from, by name: program order and, if allowed, the draft's."""
+    """Return program order and, if allowed, the draft's order, by name."""
     given = draft.problem.given_order()
     if draft.settings.chooses_order and not np.array_equal(draft.plan.order(), given):
         return [("given", given), (draft.scheduler, draft.plan.order())]
@@ -175,10 +166,7 @@ def base_orders(draft: Draft) -> list[tuple[str, Order]]:
 
 
 def with_reruns(draft: Draft, most: int, report: Report, keep: Callable[[Plan], None] | None = None) -> Composed:
-    """Return the cheapest plan with recomputation within a limit of the first memory space.
-
-    `keep` receives every plan on the way that improves on the previous ones.
-    """
+    """Return the cheapest plan with recomputation within a limit of the first memory space."""
     settings = ComposeSettings(
         cost=draft.prices.seconds,
         reorder=draft.settings.chooses_order,
@@ -190,7 +178,6 @@ def with_reruns(draft: Draft, most: int, report: Report, keep: Callable[[Plan], 
 
 
 def _shortfall(draft: Draft, result: RecomputeResult, *, is_impossible: bool) -> Shortfall | None:
-    """Return why the budget is missed, with the claim that proves it impossible, if there is one."""
     missed = result.shortfall
     if missed is None:
         return None
@@ -207,12 +194,10 @@ def _shortfall(draft: Draft, result: RecomputeResult, *, is_impossible: bool) ->
 
 
 def _is_optimal(result: RecomputeResult, reorder: bool) -> bool:
-    """Return whether no plan that the settings allow costs less; most bounds hold for one base order only."""
     is_of_all = result.holds_for_any_order or not reorder
     return result.fits and (result.extra_cost == 0 or (result.status == "optimal" and is_of_all))
 
 
 def _is_impossible(result: RecomputeResult, lower_bound: int, reorder: bool) -> bool:
-    """Return whether every plan that the settings allow is proven to miss the budget."""
     is_of_all = result.holds_for_any_order or not reorder
     return not result.fits and (lower_bound > result.budget_bytes or (result.status == "infeasible" and is_of_all))

@@ -15,14 +15,13 @@ from lowtide.engine.recompute.program import Drops, OrderedProgram
 from lowtide.engine.search import solve
 
 _MAX_OPS = 32
-"""Largest group of ops to move."""
 
 
 def frees_early(problem: Problem, order: Order) -> Order:
-    """Return an order in which small groups of ops run early if they free more bytes than they leave. O(accesses * 32).
+    """Return an order in which small groups of ops run early if that frees bytes. O(accesses * 32).
 
-    A group is a buffer's remaining users and their predecessors. It waits if it would overwrite an operand, such as a
-    weight, of a result that may be recomputed. The peak may rise, but fewer buffers stay to the end.
+    A group is a buffer's remaining users and their predecessors. It never overwrites an operand of a result that may be
+    recomputed. The peak may rise, but fewer buffers stay to the end.
     """
     return _EarlyFrees(problem).of(order)
 
@@ -73,7 +72,6 @@ class _EarlyFrees:
             self.users_left[buffer] -= 1
 
     def _freeing_group(self, buffer: BufferId) -> set[OpId] | None:
-        """Return the ops that must run before a buffer can be freed; None if too many or none."""
         if not self.goes[buffer] or not self.sizes[buffer] or not 0 < self.users_left[buffer] <= _MAX_OPS:
             return None
         stack = [user for user in self.users[buffer] if not self.ran[user]]
@@ -102,7 +100,6 @@ class _EarlyFrees:
         return left
 
     def _blocker(self, group: set[OpId]) -> OpId | None:
-        """Return an op that still needs a result computed from a buffer that the group overwrites."""
         overwritten = [buffer for op in group for buffer in self.mutates[op]]
         for reader in dict.fromkeys(op for buffer in overwritten for op in self.users[buffer]):
             for buffer in self.allocates[reader]:
@@ -118,8 +115,8 @@ class _EarlyFrees:
 def lower_sections(program: OrderedProgram, budget: int, effort: SearchEffort) -> Order:
     """Return the base order with every section above a budget in its order of lowest peak.
 
-    Sections, because an order of lowest peak may exceed the budget where another would not. They end where memory is
-    lowest between two rises; none needs more than before. Deterministic. One search per section, and O(accesses).
+    Sections, because an order of lowest peak may exceed the budget where another would not. None needs more than
+    before. Deterministic. One search per section.
     """
     order = program.order
     live = program.execute(Drops()).live
@@ -157,7 +154,7 @@ class _Sections:
         return np.asarray(self.order[start:end], np.int32)[solution.order]
 
     def graph_of(self, start: Place, end: Place) -> Graph:
-        """Return the graph of a section. Buffers from outside exist at its start, buffers used later at its end."""
+        """Return a section's graph. Outside buffers exist at its start, buffers used later at its end."""
         graph, inside = self.problem.graph, self.order[start:end]
         builder = GraphBuilder(graph.name)
         for space in graph.spaces:

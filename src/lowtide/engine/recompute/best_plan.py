@@ -13,16 +13,15 @@ from lowtide.engine.recompute.program import Drops, Execution, OrderedProgram, b
 
 _LEAST_GAIN = 0.001
 _TRIM_COST_RATIO = 1.25
-"""Plans within this multiple of the best extra cost are trimmed."""
 _RELATIVE_ERROR = 1e-6
-"""Taken off bounds, so that duals of limited precision can prove them."""
+"""Subtracted from bounds, so that inexact duals can prove them."""
 _TRADE_ERROR = 1e-11
-"""Rounding error of `trade_at`, relative to the cost of all ops: its cuts count in parts of 1e-13."""
+"""Rounding error of `trade_at`, relative to the cost of all ops."""
 
 
 @dataclass(slots=True, eq=False)
 class BestPlan:
-    """The best plan for one budget, bounds on its cost, and the work spent."""
+    """The best plan for one budget, cost bounds, and the work spent."""
 
     budget: int
     drops: Drops
@@ -31,36 +30,31 @@ class BestPlan:
     """Proven lower bound on the extra cost."""
     peak_bound: int = 0
     negligible: float = 0.0
-    """Extra cost above the bound that is accepted."""
     max_drop_cost: float = float("inf")
-    """Extra cost at which plans of drops are given up, because another base order has a much cheaper plan."""
     may_improve: bool = False
-    """Whether other searches may find better plans."""
     may_be_lower: bool = False
-    """Whether plans for higher targets may lower the peak if none fits."""
     is_far_from_bound: bool = False
-    """Whether plans of drops, without those of repeated layers, are far from their bound."""
+    """Ignores plans of repeated layers."""
     layers_suffice: bool = False
-    """Whether repeated layers come near a large program's bound and end the search."""
+    """Whether repeated layers end a large program's search."""
     is_exact: bool = False
-    """Whether the exact search ended: no better plan exists."""
+    """Whether an exact search proved that no better plan exists."""
     claimed_bound: float = 0.0
-    """Bound that steers the search. It includes the solver's word and is never published."""
+    """Unproven bound that steers the search; never published."""
     claimed_places: tuple[Place, ...] = ()
-    """Places of the program that the solver's highest word is about."""
+    """Places that the solver's highest bound counts."""
     bound_places: tuple[Place, ...] = ()
-    """Places of the linear program that shows `bound`, if one does."""
+    """Places of the linear program that shows `bound`, if any."""
     solver_work: int = 0
     play_work: int = 0
     places: list[Place] = field(default_factory=list[int])
     first_plans: "tuple[BestPlan, BestPlan] | None" = None
-    """Plans from the peak and from repeated layers, until plans of drops follow."""
+    """Plans from the peak and from repeated layers, until `choose_drops`."""
     misses: list[Execution] = field(default_factory=list["Execution"])
-    """Plans over the budget, each cheaper than those with a lower peak, from the lowest peak on."""
+    """Plans over the budget, by rising peak and falling cost."""
     improved: Execution | None = None
-    """The plan that a search of neighborhoods ended with."""
     place_bounds: Sequence[PlaceBound] | None = None
-    """Bounds from single places, the highest first, or None if not computed."""
+    """Bounds from single places, highest first."""
     execution: Execution = field(init=False)
 
     def __post_init__(self) -> None:
@@ -77,7 +71,6 @@ class BestPlan:
 
     @property
     def first_rank(self) -> tuple[int, float, int]:
-        """Sort key of fast plans: how soon this search may find a cheap plan."""
         first = self if self.first_plans is None else self.first_plans[1]
         return first.rank(first.execution)
 
@@ -87,33 +80,29 @@ class BestPlan:
 
     @property
     def steering_bound(self) -> float:
-        """The highest bound, proven or not."""
         return max(self.bound, self.claimed_bound)
 
     @property
     def max_cost_to_trim(self) -> float:
-        """Extra cost above which trimming hardly makes a plan the best one."""
         return _TRIM_COST_RATIO * self.cost
 
     def at(self, execution: Execution) -> "BestPlan":
-        """Return this search with another plan as its best."""
         other = copy(self)
         other.execution = execution
         return other
 
     def rank(self, execution: Execution) -> tuple[int, float, int]:
-        """Return an execution's sort key: bytes over the budget, extra cost, peak."""
+        """Return the sort key: bytes over the budget, extra cost, peak."""
         over = max(0, execution.peak_bytes - self.budget)
         return over, execution.extra_cost, execution.peak_bytes
 
     def raise_bound(self, program: OrderedProgram, bound: float, place: Place) -> None:
-        """Raise the cost bound to one of `trade_at`."""
         self.claim_bound(program, bound)
         error = _TRADE_ERROR * float(program.cost.sum()) + _RELATIVE_ERROR * bound
         self.raise_to_certified(program, bound - error, (place,))
 
     def raise_to_certified(self, program: OrderedProgram, bound: float, places: tuple[Place, ...]) -> None:
-        """Raise the cost bound to that of the linear program over some places, free of rounding errors."""
+        """Raise the cost bound to one free of rounding errors."""
         bound = rounded_up(program, bound)
         if bound > self.bound:
             self.bound, self.bound_places = bound, places
@@ -125,11 +114,11 @@ class BestPlan:
         return claimed if self.claimed_places and claimed > self.bound else None
 
     def goal_to_certify(self, program: OrderedProgram) -> float:
-        """Return the least cost bound that, rounded up, proves the claimed one or the plan's optimality."""
+        """Return the least bound that, rounded up, proves the claimed one or optimality."""
         return before_rounding(min(self.claimed_bound, self.cost), program.cost)
 
     def claim_bound(self, program: OrderedProgram, bound: float, places: Sequence[Place] = ()) -> None:
-        """Let an unproven bound steer the search. With places, it is the solver's over them."""
+        """Let an unproven bound steer the search."""
         bound = rounded_up(program, bound)
         if bound > self.steering_bound and places:
             self.claimed_places = tuple(places)
@@ -151,7 +140,6 @@ class BestPlan:
             self.misses = sorted([*others, execution], key=lambda each: each.peak_bytes)
 
     def add_exact_result(self, program: OrderedProgram, searched: ExactResult) -> None:
-        """Accept the plan and bounds of an exact search with this base order."""
         if searched.cost_bound > self.bound:
             self.bound, self.bound_places = searched.cost_bound, ()
         self.peak_bound = searched.peak_bound
@@ -162,7 +150,7 @@ class BestPlan:
                 self.bound, self.bound_places = self.execution.extra_cost, ()
 
     def share_bounds(self, other: "BestPlan") -> None:
-        """Accept the bounds of a search with the same order of first runs."""
+        """Accept the bounds for the same order of first runs."""
         if other.steering_bound > self.steering_bound:
             self.places, self.claimed_places = other.places, other.claimed_places
         if other.bound > self.bound:
@@ -179,13 +167,13 @@ class BestPlan:
         return now_over < over or now_cost < cost * (1 - _LEAST_GAIN) or now_bound * (1 - _LEAST_GAIN) > bound
 
     def is_within(self, gap: float) -> bool:
-        """Whether the budget is met within a relative gap of the bound, or negligibly above it."""
+        """Whether the plan fits at a cost near the bound."""
         cost = self.execution.extra_cost
         return self.fits and cost - self.steering_bound <= max(gap * cost, self.negligible)
 
 
 def rounded_up(program: OrderedProgram, bound: float) -> float:
-    """Return a cost bound, rounded up if all costs are multiples of the smallest one."""
+    """Round a cost bound up if all costs are multiples of the smallest one."""
     unit = cost_unit(program.cost)
     return float(np.ceil(bound / unit)) * unit if unit and np.isfinite(bound) else bound
 

@@ -21,30 +21,21 @@ from lowtide.engine.recompute.segments import MAX_EXCESS, checkpoint_drops, repe
 from lowtide.engine.recompute.solver_search import SolverSearch
 
 _RESERVES = (0.0, 0.03, 0.07, 0.12, 0.2, 0.3, 0.45)
-"""Shares of the budget left free at a place for later recomputed runs."""
+"""Shares of the budget left free for later recomputed runs."""
 _MAX_TRADED = 3
 _MAX_RESERVES = 12
-"""Executions to find the smallest reserve with which one place's choice fits everywhere."""
 _RESERVE_STEPS = 500
-"""For segments of layers, the reserve is exact to this part of the budget."""
 _WORTH_SETTLING = 0.2
-"""Gap within which plans of drops are not refined as run sequences."""
 _LARGE_PROGRAM_OPS = 10_000
-"""In larger programs the search ends if repeated layers alone come near the bound."""
+"""In larger programs, repeated layers near the bound end the search."""
 _LARGE_PROGRAM_GAPS = 3
-"""How near, in gaps at which every search ends."""
 _MAX_OPS_ON_DEMAND = 4_000
 """In larger programs, recomputation on demand exceeds its work limit."""
 _NEAR_FACTOR = 16
-"""Factor on the work for the lowest peak if the budget is above the needs of single ops."""
 _TARGET_MARGIN = 200
-"""The lowest target is one part in this many above the lower bound."""
 _TARGETS = 3
-"""Number of targets to plan for if no plan meets a budget."""
 _TARGET_EFFORT = RECOMPUTE_EFFORTS["fast"].part(4)
-"""Effort for each target. These plans lower the peak, not the cost."""
 _NO_GAP = 0.0001
-"""Gap that ends every search."""
 
 
 def plan_within_budget(
@@ -57,11 +48,11 @@ def plan_within_budget(
     effort: EffortName = DEFAULT_EFFORT,
     exact: bool = True,
 ) -> RecomputeResult:
-    """Return a verified plan of low extra cost with its peak within the budget, and a bound on that cost.
+    """Return a verified plan within the budget, and a bound on its extra cost.
 
     `order` is the order of first runs, `cost` the recompute cost per op (default: the graph's). `budget_bytes` excludes
-    persistent buffers. With `exact` and HiGHS (extra "exact"), a solver improves plan and bound. Deterministic: limits
-    count work. Raises UsageError for a negative budget and invalid costs.
+    persistent buffers. With `exact` and HiGHS (extra "exact"), a solver improves both. Deterministic: limits count
+    work. Raises UsageError for a negative budget or invalid costs.
     """
     program = OrderedProgram(problem, order, checked_cost(problem, cost), space)
     result = BudgetSearch(program).plan(budget_bytes, RECOMPUTE_EFFORTS[effort], exact=exact)
@@ -72,7 +63,7 @@ def plan_within_budget(
 class BudgetSearch:
     """Plans one program for any number of budgets.
 
-    An extra cost within `negligible` (a share of the base cost) of its bound is accepted.
+    `negligible` is the extra cost accepted above its bound, as a share of the base cost.
     """
 
     def __init__(self, program: OrderedProgram, negligible: float = 0.0) -> None:
@@ -99,8 +90,7 @@ class BudgetSearch:
     def begin(self, budget: int, effort: RecomputeEffort, max_cost: float = float("inf"), *, exact: bool) -> BestPlan:
         """Return a fast plan and its bound; `choose_drops` follows.
 
-        With `exact`, small graphs are solved exactly. Plans of repeated layers are given up at an extra cost of
-        `max_cost`.
+        With `exact`, solve small graphs exactly. Give up plans of repeated layers at `max_cost`.
         """
         if budget < 0:
             raise UsageError(f"the budget is {budget} bytes; persistent buffers may exceed it, so give a larger one")
@@ -122,7 +112,6 @@ class BudgetSearch:
         return found
 
     def choose_drops(self, found: BestPlan, effort: RecomputeEffort, max_cost: float = float("inf")) -> None:
-        """Offer plans of drops, given up at an extra cost of `max_cost`."""
         if found.first_plans is None:
             return
         at_peak, by_layers = found.first_plans
@@ -142,7 +131,7 @@ class BudgetSearch:
         return BestPlan(budget, Drops(), self.baseline, negligible=self._negligible)
 
     def plan_of_runs(self, runs: Ints, known: BestPlan, effort: RecomputeEffort) -> BestPlan:
-        """Return the runs' plan, trimmed to the budget, with the bounds of `known`."""
+        """Return the runs' plan, trimmed, with the bounds of `known`."""
         found = BestPlan(
             known.budget,
             Drops(),
@@ -162,7 +151,7 @@ class BudgetSearch:
         return found
 
     def settle(self, found: BestPlan, effort: RecomputeEffort) -> None:
-        """Offer run sequences if plans of drops are far from their bound."""
+        """Offer run sequences if plans of drops are far from the bound."""
         if not (found.may_improve and found.is_far_from_bound):
             return
         settled = settle_from(
@@ -177,7 +166,6 @@ class BudgetSearch:
                 found.offer(offered)
 
     def lower(self, found: BestPlan, effort: RecomputeEffort) -> None:
-        """Lower the peak if no plan fits: by plans for targets above the budget, or by recomputation on demand."""
         if found.fits:
             return
         if found.may_be_lower:
@@ -187,12 +175,12 @@ class BudgetSearch:
             self._lower_on_demand(found, effort.run_work)
 
     def refine(self, found: BestPlan, effort: RecomputeEffort) -> None:
-        """Improve the plan by neighborhoods if plans of drops are far from their bound."""
+        """Search the plan's neighborhoods for a cheaper one."""
         if found.may_improve and found.is_far_from_bound:
             self._improve(found, effort.run_work)
 
     def close_gap(self, found: BestPlan, effort: RecomputeEffort) -> None:
-        """Improve bound and plan with the solver, if installed and a gap is left."""
+        """Improve bound and plan with the solver, if installed."""
         self.weigh(found, effort)
         if found.may_improve and found.may_fit and not found.is_within(effort.relative_gap) and solver.is_available():
             if not found.layers_suffice:
@@ -201,7 +189,7 @@ class BudgetSearch:
                 self._improve(found, effort.run_work // 4)
 
     def bound_more(self, found: BestPlan, effort: RecomputeEffort, *, exact: bool) -> None:
-        """Raise the chosen plan's bound with the strongest places if a gap is left."""
+        """Raise the bound with the solver, from the strongest places on."""
         self.weigh(found, effort)
         if (
             exact
@@ -213,7 +201,7 @@ class BudgetSearch:
             self._solving.bound_more(found, effort)
 
     def weigh(self, found: BestPlan, effort: RecomputeEffort) -> None:
-        """Raise the bound to the highest of single places, once per budget, if a gap is left."""
+        """Raise the bound to the highest of single places, once per budget."""
         if (
             not found.may_improve
             or found.place_bounds is not None
@@ -225,11 +213,7 @@ class BudgetSearch:
         found.raise_bound(self.program, found.place_bounds[0].bound, found.place_bounds[0].place)
 
     def _lower_peak(self, found: BestPlan, effort: RecomputeEffort) -> None:
-        """Offer plans of low peak for a budget below the lower bound.
-
-        Plans for higher targets may follow. With a negligible cost, as before fusion, they follow only in large
-        programs without a plan on demand.
-        """
+        """Offer plans of low peak for a budget below the lower bound."""
         lowest = BestPlan(self._least_bytes, found.drops, found.drops_execution)
         repair(self.program, lowest, Drops(), effort.play_work)
         found.offer(lowest.drops_execution, lowest.drops)
@@ -239,7 +223,6 @@ class BudgetSearch:
         found.may_be_lower = on_demand_failed or not self._negligible
 
     def _plan_higher_targets(self, found: BestPlan) -> None:
-        """Offer plans for targets between the lower bound and the peak reached, each halfway to it."""
         missed, target = self._least_bytes, self._least_bytes + self._least_bytes // _TARGET_MARGIN
         for _ in range(_TARGETS):
             if found.execution.peak_bytes <= target:
@@ -255,7 +238,6 @@ class BudgetSearch:
             target = (missed + found.execution.peak_bytes) // 2
 
     def _lower_on_demand(self, found: BestPlan, max_work: int) -> bool:
-        """Offer the plan of lowest peak on demand, improved. Return whether there is one."""
         before = self.program.native.work
         least = max(found.budget + 1, self._least_bytes)
         lowest = lowest_on_demand(self.program, least, found.execution.peak_bytes, max_work // 2)
@@ -303,9 +285,9 @@ class BudgetSearch:
         staying: NDArray[np.bool_] | None = None,
         max_cost: float = float("inf"),
     ) -> None:
-        """Offer choices at a place, with as much left free as the last one exceeded the budget elsewhere.
+        """Offer choices at a place, leaving free as much as the last one exceeded the budget elsewhere.
 
-        Ends if a choice over the budget costs as much as the best plan, or `max_cost`: more room costs more.
+        End if a choice over the budget costs as much as the best plan: more room costs more.
         """
         too_little, enough, reserve = 0, found.budget, 0
         step = 0 if staying is None else found.budget // _RESERVE_STEPS
@@ -332,7 +314,6 @@ class BudgetSearch:
             found.offer(self.program.execute(drops), drops)
 
     def _trade(self, found: BestPlan, effort: RecomputeEffort) -> None:
-        """Offer plans from single places and raise the bound: first at the peak, then where the last plan peaks."""
         place = int(self.baseline.live.argmax())
         places: list[int] = []
         tried: set[bytes] = set()
@@ -356,7 +337,7 @@ class BudgetSearch:
         return int(execution.stages[int(np.where(is_first, execution.live, 0).argmax())])
 
     def result(self, found: BestPlan, effort: RecomputeEffort, *, exact: bool) -> RecomputeResult:
-        """Return a result with a proven bound. `exact` enables solver and exact search."""
+        """Return the result with a proven bound."""
         self._solving.certify(found, effort)
         exact = exact and (solver.is_available() or found.is_exact)
         execution = found.execution
@@ -382,7 +363,6 @@ class BudgetSearch:
         )
 
     def _provable(self, found: BestPlan) -> ProvableCost | None:
-        """Return the published bound with its source, if linear programs show it."""
         bound = min(found.bound, found.execution.extra_cost) if found.fits else found.bound
         if not found.bound_places or self.program.space != 0:
             return None

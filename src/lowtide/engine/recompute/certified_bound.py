@@ -1,7 +1,7 @@
-"""Derive lower bounds from duals of linear programs, in safe arithmetic, over the closed branches of a tree.
+"""Derive lower bounds from duals of linear programs, in safe arithmetic.
 
-Source: Neumaier and Shcherbina, "Safe bounds in linear and mixed-integer linear programming" (2004). Any multipliers of
-the rows bound the cost over bounded columns, so the solver that finds them need not be trusted.
+Source: Neumaier and Shcherbina, "Safe bounds in linear and mixed-integer linear programming" (2004). Any multipliers
+bound the cost over bounded columns, so the solver need not be trusted.
 """
 
 import heapq
@@ -14,17 +14,15 @@ from lowtide.engine.recompute.solver import LinearRelaxation, MixedIntegerProgra
 
 _ROUNDOFF = 2.0**-53
 _SAFETY = 1.01
-"""Factor on estimates of rounding errors, for the rounding of the estimates."""
+"""Factor for the rounding of error estimates."""
 _TINY = 1e-300
-"""Added to errors of sums for underflow."""
+"""Added to errors of sums, for underflow."""
 _INTEGRAL = 1e-6
 _LEAST_DUAL = 1e-12
 """Smaller multipliers, relative to the largest, are rounding errors."""
 _WORK_PER_NODE = 500
 _ROOT_WORK = 150_000
-"""Least work limit of the first linear program."""
 _MAX_NUMBERS = 20_000_000
-"""Limit on the numbers of all cases, for memory."""
 _VALUES_PER_WORK = 50
 
 
@@ -38,7 +36,7 @@ class BranchedCase:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BoundedCase:
-    """The end of a case: multipliers that bound its cost or show that it has no solution."""
+    """Multipliers that bound a case's cost or show that it is infeasible."""
 
     duals: NDArray[np.float64]
     is_infeasible: bool
@@ -51,7 +49,7 @@ class CertifiedBound:
     at_least: float
     """Infinite without a solution."""
     tree: tuple[BranchedCase | BoundedCase, ...]
-    """Cases in depth-first order, each split before its two cases."""
+    """In depth-first order, each split before its two cases."""
     work: int
 
 
@@ -67,9 +65,8 @@ class _Node:
 def certify(milp: MixedIntegerProgram, goal: float, *, max_work: int) -> CertifiedBound:
     """Return a certified lower bound of a program with finite column bounds.
 
-    Best-first branch and bound over fractional columns. Ends when the bound reaches `goal`, when a branch has an
-    integer optimum below it, with very many cases, or after about `max_work`, counted as in `Solved.work` after the
-    first linear program.
+    Best-first branch and bound. Ends at `goal`, at an integer optimum below it, with very many cases, or after about
+    `max_work` (see `Solved.work`) beyond the first linear program.
     """
     safe, relaxation = _SafeArithmetic(milp), LinearRelaxation(milp)
     per_node = _WORK_PER_NODE + len(milp.values) // _VALUES_PER_WORK
@@ -124,8 +121,6 @@ def _recorded(root: _Node) -> tuple[float, tuple[BranchedCase | BoundedCase, ...
 
 
 class _SafeArithmetic:
-    """Evaluates multipliers with bounds on rounding errors, instead of directed rounding."""
-
     def __init__(self, milp: MixedIntegerProgram) -> None:
         self._milp = milp
         self._rows = np.repeat(np.arange(len(milp.row_units)), np.diff(milp.row_starts))

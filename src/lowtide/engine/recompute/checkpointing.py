@@ -33,7 +33,7 @@ def plan_of_runs(
     before: Mapping[Place, Sequence[Step]] | None = None,
     after: Mapping[Place, Sequence[Step]] | None = None,
 ) -> Plan:
-    """Return the plan that runs ops in this sequence and frees every buffer after its last use.
+    """Return the plan that runs ops in this sequence and frees buffers after their last use.
 
     `before` and `after` add steps at places in `runs`. Unverified. O(runs + e).
     """
@@ -48,7 +48,6 @@ def plan_of_runs(
 
 
 def _frees(graph: Graph, runs: Sequence[OpId]) -> list[list[BufferId]]:
-    """Return per place in `runs` the buffers that no later run reads."""
     allocates, touches = list(graph.structure.allocates), list(graph.structure.touches)
     freeable = graph.freeable.tolist()
     needed = [False] * graph.n_buffers
@@ -74,9 +73,8 @@ def _never_used(graph: Graph) -> list[BufferId]:
 def segment_plan(graph: Graph, *, backward_from: OpId | None = None, n_segments: int | None = None) -> Plan:
     """Return the verified plan that saves the tensors between segments and recomputes the others.
 
-    The ops before `backward_from` (default: the op at the peak) are divided into `n_segments` (default: the square root
-    of their number). A segment is recomputed when the backward pass first reads one of its tensors; the last segment
-    drops nothing. Raises UsageError for numbers out of range.
+    Divides the ops before `backward_from` (default: the op at the peak) into `n_segments` (default: the square root of
+    their number). The last segment drops nothing. Raises UsageError for numbers out of range.
 
     Source: Chen et al. 2016, Training Deep Nets with Sublinear Memory Cost. O(n + e). On a chain of n equal ops, the
     peak is in O(sqrt(n)) for one more forward pass.
@@ -95,7 +93,6 @@ def segment_plan(graph: Graph, *, backward_from: OpId | None = None, n_segments:
 
 
 def _turn(graph: Graph) -> OpId:
-    """Return the op at the first memory space's peak, or the number of ops."""
     plan = Plan.baseline(graph)
     footprint = simulate(graph, plan)
     step = footprint.peak_steps[footprint.spaces[0]]
@@ -120,7 +117,6 @@ def _runs(graph: Graph, turn: OpId, segment_of: NDArray[np.int64]) -> list[OpId]
 
 
 def _dropped_by_segment(graph: Graph, turn: OpId, segment_of: NDArray[np.int64]) -> list[list[OpId]]:
-    """Return the ops to recompute per segment: results only read in the backward pass, and their producers."""
     segments: list[int] = segment_of.tolist()
     last = max(segments[:turn], default=0)
     may_drop: list[bool] = (rerunnable_ops(graph) & (segment_of < last)).tolist()

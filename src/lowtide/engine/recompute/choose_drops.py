@@ -21,11 +21,10 @@ _MAX_WEIGHED = 600_000
 def drop_until_it_fits(
     program: OrderedProgram, drops: Drops, budget_bytes: int, max_work: int, max_cost: float = math.inf
 ) -> tuple[bool, Drops]:
-    """Add drops until the peak is within the budget, then remove unneeded ones; return success and drops.
+    """Add drops until the peak fits, then remove unneeded ones; return success and drops.
 
-    Each step drops the idle buffer at the peak with the largest reduction of bytes over budget per extra cost. Stops
-    when drops no longer help, above an extra cost of `max_cost`, or after `max_work` accesses. O(drops * accesses),
-    native.
+    Each step drops the idle buffer that saves most bytes over budget per extra cost. Stops above `max_cost` or after
+    `max_work` accesses. O(drops * accesses), native.
     """
     fits, moments, listed = program.native.fit(drops.moments, drops.listed.ravel(), budget_bytes, max_work, max_cost)
     return fits, Drops(moments, listed.reshape(-1, 2))
@@ -43,11 +42,10 @@ class PlaceTrade:
 def trade_at(
     program: OrderedProgram, needs: Needs, place: Place, budget_bytes: int, staying: NDArray[np.bool_] | None = None
 ) -> PlaceTrade:
-    """Weigh bytes kept at a place against the cost of recomputing the missing buffers after it.
+    """Trade bytes kept at a place for the cost of recomputing missing buffers after it.
 
-    Given a price per byte, this is a closure problem, solved by one minimum cut. The price is searched for (Lagrange).
-    The bound is that of the linear relaxation of `place_model` with one place. Buffers in `staying` are always kept.
-    O(minimum cuts), native.
+    The bound is that of the linear relaxation of `place_model` with one place, found by minimum cuts at varied prices
+    per byte (Lagrange). Buffers in `staying` are kept. Native.
     """
     graph, order = program.problem.graph, program.order
     structure = graph.structure
@@ -79,10 +77,9 @@ def trade_at(
 
 
 def with_rising_costs(program: OrderedProgram) -> OrderedProgram:
-    """Return the program with costs rising slightly along its order, for choices only.
+    """Return the program with slightly rising costs, for choices only.
 
-    With equal costs, all repeated blocks drop a buffer or none does. With rising costs only as many blocks drop as
-    needed, the first ones first.
+    With equal costs, all repeated blocks drop a buffer or none does.
     """
     rising = 1 + _COST_RISE * program.places / max(1, len(program.order))
     return OrderedProgram(program.problem, program.order, program.cost * rising, program.space)
@@ -97,7 +94,6 @@ def _used_after(program: OrderedProgram, place: Place) -> NDArray[np.bool_]:
 
 
 def _needed_for_pairs(program: OrderedProgram, needs: Needs, op: OpId) -> NDArray[np.bool_]:
-    """Return a mask of buffers read by pairs without a substitute."""
     taken = np.zeros(program.problem.graph.n_buffers, np.bool_)
     pairs = possible_pairs(program, op, needs.pinned_until)
     reads, written = [read for read, _ in pairs], [write for _, write in pairs]
@@ -108,7 +104,7 @@ def _needed_for_pairs(program: OrderedProgram, needs: Needs, op: OpId) -> NDArra
 
 @dataclass(frozen=True, slots=True)
 class PlaceBound:
-    """A lower bound on the extra cost from memory at one place."""
+    """A lower bound on the extra cost from one place."""
 
     place: Place
     bound: float
@@ -117,10 +113,9 @@ class PlaceBound:
 def bounds_by_place(
     program: OrderedProgram, needs: Needs, live: NDArray[np.int64], budget_bytes: int
 ) -> list[PlaceBound]:
-    """Return bounds from places where the unmodified program exceeds a budget, the highest first.
+    """Return bounds from places where the unmodified program exceeds a budget, highest first.
 
-    `live` are its bytes by place. If there are too many places, those with the largest share of idle bytes to drop
-    count. O(places * minimum cuts), native.
+    `live` are its bytes by place. O(places * minimum cuts), native.
     """
     over = np.flatnonzero(live > budget_bytes)
     most = max(1, _MAX_WEIGHED // max(1, len(program.order)))

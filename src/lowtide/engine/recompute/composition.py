@@ -19,13 +19,10 @@ from lowtide.engine.recompute.program import Drops, Ints, OrderedProgram, checke
 from lowtide.engine.recompute.unrolled import first_runs
 
 _MANY_OPS = 4_000
-"""Programs of this many ops are first planned with fewer layers,"""
+"""Programs of this many ops are first planned with few layers."""
 _FEW_LAYERS = 6
-"""namely this many,"""
 _MAX_SHARE = 0.4
-"""if these have at most this share of the ops."""
 _NEAR_EXPECTED = 1.04
-"""Multiple of the extra cost per layer that ends the search."""
 
 
 def compose(
@@ -37,11 +34,10 @@ def compose(
     progress: Report | None = None,
     keep: Callable[[Plan], None] | None = None,
 ) -> Composed:
-    """Return the cheapest plan within a budget, over all orders for small graphs, else from named base orders.
+    """Return the cheapest plan within a budget of the first memory space.
 
-    The budget is the first memory space's. Small graphs are searched exactly. If that stops early, and for all others,
-    base orders are compared and the best one improved. For larger graphs, `keep` receives each better plan.
-    Deterministic. Plans are unverified.
+    Small graphs are searched exactly over all orders. Otherwise, or if that stops early, the best of the named base
+    orders is improved, and `keep` receives each better plan. Deterministic. Plans are unverified.
     """
     settings, report = settings or ComposeSettings(), progress or silent
     costs = checked_cost(problem, settings.cost)
@@ -61,8 +57,6 @@ def compose(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Planning:
-    """The search from base orders, perhaps with fewer layers at first."""
-
     problem: Problem
     orders: Sequence[tuple[str, Order]]
     budget: int
@@ -74,8 +68,7 @@ class _Planning:
     def cheapest(self) -> Composed:
         """Return the cheapest plan found.
 
-        A program of many equal layers is first planned with a few. The whole program then takes the base order and
-        searches useful there. If its plan is dearer per layer, all orders and searches follow.
+        A few of many equal layers are planned first, to find the useful base order and searches for the whole program.
         """
         search = OrderSearch(self.problem, self.budget, self.cost, self.settings, self.report, self.keep)
         known: list[Composed] = []

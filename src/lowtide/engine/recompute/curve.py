@@ -25,8 +25,8 @@ class Curve:
 
     points: tuple[RecomputeResult, ...]
     knee: int | None
-    """Index of the recommended point: the farthest below the line from the first to the last point that fits, both axes
-    scaled to that line. None if fewer than three fit."""
+    """Index of the recommended point: farthest below the line between the first and last that fit, with scaled axes.
+    None if fewer than three fit."""
 
 
 def plan_curve(
@@ -40,9 +40,8 @@ def plan_curve(
 ) -> Curve:
     """Plan and verify several budgets, by default seven from the last order's peak down to the floor.
 
-    Each is planned by `compose`, with first runs in a base order. Plans for smaller budgets are candidates for larger
-    ones, and bounds for larger budgets hold for smaller ones with the same base order. Raises UsageError for fewer than
-    2 or more than 50 budgets, and as `compose` does.
+    Plans each by `compose`, with first runs in a base order, and shares plans and bounds between budgets. Raises
+    UsageError for fewer than 2 or more than 50 budgets, and as `compose` does.
     """
     program = OrderedProgram(problem, orders[-1][1], checked_cost(problem, cost))
     settings = ComposeSettings(cost=program.cost, reorder=False, effort=effort, exact=exact)
@@ -51,7 +50,7 @@ def plan_curve(
 
 
 def default_budgets(program: OrderedProgram) -> list[int]:
-    """Return seven evenly spaced budgets from a base order's peak down to `least_bytes`."""
+    """Return seven evenly spaced budgets from a base order's peak to `least_bytes`."""
     most = int(program.problem.evaluate(program.order).peaks[program.space])
     least = least_bytes(program, floor_of(program))
     return [most - (most - least) * k // (_DEFAULT_POINTS - 1) for k in range(_DEFAULT_POINTS)]
@@ -64,7 +63,7 @@ def checked_budgets(budgets: Sequence[int]) -> list[int]:
 
 
 def curve_of(composed: Sequence[Composed], cost: NDArray[np.float64]) -> Curve:
-    """Return the verified curve of plans for several budgets, largest first."""
+    """Return the verified curve of plans, largest budget first."""
     points = _share_plans(_share_bounds(composed), cost)
     for plan, problem in {id(point.plan): (point.plan, of.problem) for point, of in points}.values():
         verify(problem.graph, plan, check_capacity=False)
@@ -90,10 +89,7 @@ def _bound_covers(larger: Composed, found: Composed) -> bool:
 
 
 def _share_plans(composed: Sequence[Composed], cost: NDArray[np.float64]) -> list[tuple[RecomputeResult, Composed]]:
-    """Return, per budget, the cheapest plan of all that fits it, else the plan of lowest peak.
-
-    Each comes with its own search. Without a bound at the larger budget, its bound is 0.
-    """
+    """Return, per budget, the cheapest plan that fits, else the lowest one, with its own search."""
     points: list[tuple[RecomputeResult, Composed]] = []
     for found in composed:
         own = found.result
@@ -125,7 +121,6 @@ def _share_plans(composed: Sequence[Composed], cost: NDArray[np.float64]) -> lis
 
 
 def _word_above(bound: float, word: float | None, most: float = float("inf")) -> float | None:
-    """Return the solver's word on a bound, at most the cost of a plan, if it exceeds the proven bound."""
     return None if word is None or min(word, most) <= bound else min(word, most)
 
 

@@ -32,10 +32,10 @@ class ExactResult:
     runs: Ints | None = None
     """Cheapest within the budget, or of the lowest peak found."""
     cost_bound: float = 0.0
-    """Lower bound on the extra cost of any plan within the budget, infinite if none fits."""
+    """Lower bound, infinite if no plan fits."""
     peak_bound: int = 0
     is_exact: bool = False
-    """Whether the runs are proven cheapest or, if none fits, of lowest peak."""
+    """Whether the runs are proven cheapest or, if none fits, lowest."""
 
 
 def search_exactly(
@@ -48,12 +48,12 @@ def search_exactly(
     order: Order | None = None,
     max_work: int,
 ) -> ExactResult:
-    """Return the cheapest runs within a budget, with any recomputation, in all orders or in a given one.
+    """Return the cheapest runs within a budget, with any recomputation, in all orders or in `order`.
 
-    A* over sets of executed ops and resident buffers, pruned by the rules in `native/kernels/recompute/states.hpp`.
-    Source: Hart, Nilsson and Raphael (1968). If no runs fit, the lowest peak is found by bisection. Exact unless it
-    stops after `max_work` successors and frees per budget. Bounds always hold. Returns nothing for graphs above the
-    native limits, and no bounds if callees may need less than in the problem. Exponential in the number of ops.
+    A* over sets of executed ops and resident buffers (Hart, Nilsson and Raphael 1968), pruned as in
+    `native/kernels/recompute/states.hpp`. If no runs fit, returns those of lowest peak. Exact unless it stops after
+    `max_work` successors and frees per budget; bounds always hold. Returns nothing for graphs above the native limits,
+    and no bounds if callees may need less than in the problem. Exponential in the number of ops.
     """
     if problem.graph.n_ops > _native.MOST_STATE_OPS:
         return ExactResult()
@@ -79,7 +79,7 @@ def search_exactly(
 
 
 class _States:
-    """A problem for the native kernel: items are versions of buffers, states sets of resident items."""
+    """Items are versions of buffers, states are sets of resident items."""
 
     def __init__(self, problem: Problem, cost: NDArray[np.float64], space: SpaceId, order: Order | None) -> None:
         graph = problem.graph
@@ -89,7 +89,7 @@ class _States:
         written = np.zeros(graph.n_buffers, np.bool_)
         written[graph.writes.values] = written[graph.mutates.values] = True
         self._stays = graph.exists_at_start & graph.exists_at_end & ~written
-        """Per buffer, whether it is always resident unchanged and needs no item."""
+        """Buffers that are always resident unchanged and need no item."""
         self._again = may_run_twice(graph).tolist()
         self._at_end: list[_Item] = [
             (buffer, versions.final[buffer])

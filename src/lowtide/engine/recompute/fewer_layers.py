@@ -13,21 +13,19 @@ from lowtide.engine.graph import Graph, GraphBuilder, Op
 from lowtide.engine.recompute.repeats import Stretch, long_stretches, op_classes
 
 _LEAST_SHARE = 0.01
-"""Shorter stretches are no layers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FewerLayers:
-    """A program with fewer layers, made of the whole program's ops."""
+    """A program with fewer layers."""
 
     problem: Problem
     ops: NDArray[np.int32]
-    """Per op of this program, the op of the whole program."""
+    """Per op, that of the whole program."""
     layers: int
     all_layers: int
 
     def order(self, order: Order) -> Order:
-        """Return an order of the whole program without the ops left out."""
         position = np.full(int(order.max()) + 1, -1, np.int32)
         position[self.ops] = np.arange(len(self.ops), dtype=np.int32)
         found = position[order]
@@ -36,7 +34,7 @@ class FewerLayers:
     def budget(self, whole: Problem, budget: int) -> int | None:
         """Return the budget that leaves each layer as much memory as in the whole program, None if none.
 
-        Memory is assumed to grow by the same bytes per layer, from this program's peak to the whole one's.
+        Assumes that memory grows by the same bytes per layer.
         """
         peaks = [int(problem.evaluate(problem.given_order()).peaks[0]) for problem in (whole, self.problem)]
         per_layer = (peaks[0] - peaks[1]) / (self.all_layers - self.layers)
@@ -46,11 +44,10 @@ class FewerLayers:
 
 
 def with_fewer_layers(problem: Problem, layers: int) -> FewerLayers | None:
-    """Return the program with this many of its equal layers, or None if none are found or cannot be left out.
+    """Return the program with fewer equal layers, or None if none can be left out.
 
-    Layers are stretches of program order that repeat: one in the forward pass, others in the backward pass and in the
-    updates, matched by the buffers that they read. Layers in the middle are left out. Ops that read their results read
-    those of the nearest layer left. O(ops * periods).
+    Layers are repeating stretches of the forward pass, the backward pass and the updates, matched by the buffers that
+    they read. Readers of left-out results read those of the nearest layer left. O(ops * periods).
     """
     graph = problem.graph
     stretches = _layer_stretches(graph)
@@ -68,7 +65,6 @@ def with_fewer_layers(problem: Problem, layers: int) -> FewerLayers | None:
 
 
 def _layer_stretches(graph: Graph) -> list[Stretch]:
-    """Return the stretches that repeat as often as the first, in program order."""
     classes = op_classes(graph, range(graph.n_ops))
     found = sorted(long_stretches(classes, max(1, int(_LEAST_SHARE * graph.n_ops))), key=lambda stretch: stretch.first)
     if not found:
@@ -89,12 +85,10 @@ class _Removal:
         self.stretches = stretches
         self.first_gone: list[int] = []
         self.layer_of: list[int] = [-1] * graph.n_buffers
-        """Per buffer, or -1."""
         self.made_by: list[OpId] = [-1] * graph.n_buffers
         self.is_gone = [False] * graph.n_ops
 
     def is_possible(self) -> bool:
-        """Mark the ops to leave out; return whether each stretch loses one block of the right length."""
         at = 0
         for number, stretch in enumerate(self.stretches):
             self._mark_single(range(at, stretch.first))
@@ -108,7 +102,6 @@ class _Removal:
         return True
 
     def _layer(self, stretch: Stretch, period: int, number: int) -> int:
-        """Return the layer of a period, to which most buffers belong that it uses, and mark its ops."""
         start = stretch.first + period * stretch.period
         ops = range(start, start + stretch.period)
         layer = period
@@ -124,7 +117,6 @@ class _Removal:
         return layer
 
     def _mark_single(self, ops: range) -> None:
-        """Leave out ops that use only results of removed layers."""
         for op in ops:
             used = {self.layer_of[buffer] for buffer in self.touches[op]} - {-1}
             is_removed = bool(used) and all(layer in self.removed for layer in used)
@@ -136,7 +128,7 @@ class _Removal:
             self.layer_of[buffer], self.made_by[buffer] = layer, op
 
     def ops(self) -> tuple[Graph, list[OpId]] | None:
-        """Return the graph of the ops left, and these, or None if one lacks an operand."""
+        """Return the remaining graph and its ops, or None if one lacks an operand."""
         graph, kept = self.graph, [op for op, gone in enumerate(self.is_gone) if not gone]
         position = {op: place for place, op in enumerate(kept)}
         in_layers = {op for stretch in self.stretches for op in range(stretch.first, stretch.end)}
@@ -163,7 +155,6 @@ class _Removal:
         return self._built(records), kept
 
     def _nearest(self, buffer: BufferId, user: OpId) -> BufferId | None:
-        """Return a buffer, or if it is left out the nearest remaining layer's, or None."""
         maker = self.made_by[buffer]
         if maker < 0 or not self.is_gone[maker]:
             return buffer

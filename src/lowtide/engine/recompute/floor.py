@@ -20,16 +20,15 @@ class Floor:
     peak_bytes: int
     op: OpId | None
     buffers: tuple[BufferId, ...]
-    """Resident buffers, largest first, without scratch and callees."""
+    """Largest first, without scratch and callees."""
     scratch_bytes: int = 0
 
 
 def floor_of(program: OrderedProgram) -> Floor:
     """Return the largest need of any single moment of a base order. O(n + e).
 
-    The start needs all inputs, the end all outputs. A running op needs its own buffers, callees by their bounds, and
-    buffers used later that cannot be recomputed. Holds for plans with this order of first runs that recompute only ops
-    of `may_run_twice`.
+    An op needs its own buffers, callees by their bounds, and buffers used later that cannot be recomputed. Holds for
+    plans with this order of first runs that recompute only ops of `may_run_twice`.
     """
     graph = program.problem.graph
     needs = needs_by_place(program)
@@ -50,10 +49,7 @@ def floor_of(program: OrderedProgram) -> Floor:
 
 
 def least_possible(problem: Problem, space: SpaceId) -> LowerBound:
-    """Return a lower bound on the peak in a memory space, for any order and recomputation. O(n + e).
-
-    It counts inputs that stay and the running op's buffers, minus possible in-place savings, or all inputs or outputs.
-    """
+    """Return a lower bound on the peak in a memory space, for any order and recomputation. O(n + e)."""
     graph, structure = problem.graph, problem.graph.structure
     sizes = counted_sizes(graph, space)
     staying = graph.lifetimes == Lifetime.INPUT
@@ -81,14 +77,13 @@ class Needs:
     total: NDArray[np.int64]
     scratch: NDArray[np.int64]
     shared: NDArray[np.int64]
-    """The most that in-place pairs can save."""
+    """Most that in-place pairs can save."""
     pinned_from: NDArray[np.int64]
-    """Place that allocates each buffer that cannot be recomputed, -1 for the start. The number of ops for others."""
+    """Where a buffer that cannot be recomputed is allocated (-1: the start), or the number of ops."""
     pinned_until: NDArray[np.int64]
-    """Place of its last use, the number of ops for the end. -1 for others."""
+    """Its last use (number of ops: the end), or -1."""
     first: NDArray[np.int64]
     last: NDArray[np.int64]
-    """Per buffer, see `first_and_last_use`."""
     recomputable: NDArray[np.bool_]
 
 
@@ -131,7 +126,7 @@ def first_and_last_use(program: OrderedProgram) -> tuple[NDArray[np.int64], NDAr
 
 
 def is_recomputable(graph: Graph) -> NDArray[np.bool_]:
-    """Return, per buffer, whether its allocating op may run twice."""
+    """Return a mask of buffers whose allocating op may run twice."""
     producers = graph.structure.producers
     recomputable = np.zeros(graph.n_buffers, np.bool_)
     made = producers >= 0
@@ -162,16 +157,15 @@ def _largest(program: OrderedProgram, buffers: NDArray[np.int64]) -> tuple[int, 
 
 
 def least_bytes(program: OrderedProgram, floor: Floor) -> int:
-    """Return a lower bound on a base order's peak: its floor or `least_to_gather`."""
+    """Return a lower bound on a base order's peak."""
     return max(floor.peak_bytes, least_to_gather(program.problem, program.space).peak_bytes)
 
 
 def least_to_gather(problem: Problem, space: SpaceId) -> LowerBound:
     """Return a lower bound on the peak in a memory space, for any order and recomputation, without copies.
 
-    While the last operand of an op is made, its other operands are resident with the producer's own buffers and
-    scratch. The cheapest last operand counts, for the op with the highest need. O(n + e) for estimates, O(operands *
-    accesses of their producers) per op tried.
+    While an op's last operand is made, its other operands are resident. O(n + e) for estimates, O(operands * accesses
+    of their producers) per op tried.
     """
     graph, structure = problem.graph, problem.graph.structure
     sizes = counted_sizes(graph, space)
@@ -192,7 +186,6 @@ def least_to_gather(problem: Problem, space: SpaceId) -> LowerBound:
     most = np.where(easiest < unknown, touched + np.where(easiest < unknown, easiest, 0), 0)
 
     def at_last(op: OpId, last: BufferId) -> int:
-        """Return the bytes resident while the last operand is made."""
         producer, operands = int(structure.producers[last]), structure.touches[op].tolist()
         there = {*operands, *structure.touches[producer].tolist(), *structure.allocates[producer].tolist()}
         pairs = graph.in_place_pairs(producer) if problem.in_place else []

@@ -1,4 +1,4 @@
-"""The search from one base order, compared with those from others."""
+"""The search from one base order."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ from lowtide.engine.search import solve
 
 @dataclass(slots=True, eq=False)
 class OrderAttempt:
-    """The search from one base order, with its best plan."""
+    """A base order's search, with its best plan."""
 
     name: str
     base: str
@@ -26,22 +26,19 @@ class OrderAttempt:
 
     @property
     def rank(self) -> tuple[int, float, int]:
-        """Sort key: bytes over the budget, extra cost, peak."""
         return self.found.rank(self.found.execution)
 
     @property
     def cost(self) -> float:
-        """Extra cost, infinite if the plan misses the budget."""
         return self.found.cost
 
     @property
     def first_cost(self) -> float:
-        """Extra cost of the plan that is found fast, infinite if it misses the budget."""
         over, cost, _ = self.found.first_rank
         return float("inf") if over else cost
 
     def begins_like(self, other: "OrderAttempt") -> bool:
-        """Return whether bounds and fast plans are the same, so that both orders are likely to end alike."""
+        """Return whether bounds and fast plans agree."""
         return (self.found.bound, self.found.first_rank) == (other.found.bound, other.found.first_rank)
 
     def is_near(self, best: tuple[int, float, int], factor: float) -> bool:
@@ -49,17 +46,15 @@ class OrderAttempt:
         return best[0] > 0 or self.cost <= factor * best[1]
 
     def may_fit_below(self, cost: float) -> bool:
-        """Return whether the plan misses the budget, but one that fits may cost at most `cost`."""
+        """Return whether the plan misses the budget, but one at `cost` may fit."""
         found = self.found
         return not found.fits and max(found.execution.extra_cost, found.steering_bound) <= cost
 
     @property
     def is_done(self) -> bool:
-        """Whether more work cannot help."""
         return self.cost == 0 or self.found.layers_suffice
 
     def runs_in_better_order(self, effort: EffortName, budget: int) -> Ints:
-        """Return the plan's runs in the order search's order."""
         problem = self.search.program.problem
         unrolled = unroll(problem, self.found.execution.runs.tolist())
         inner = Problem(unrolled.graph, in_place=problem.in_place)

@@ -23,27 +23,18 @@ from lowtide.engine.recompute.unrolled import first_runs
 
 _MAX_REORDERINGS = 3
 _SETTLE_COST_RATIO = 1.1
-"""Orders within this multiple of the lowest extra cost are searched for run sequences."""
+"""Orders within this multiple of the lowest extra cost get run sequences."""
 _MISSED_COST_RATIO = 0.9
-"""Orders that miss the budget get run sequences at this share of the best plan's cost or less."""
 _DROP_COST_RATIO = 1.5
-"""Plans of drops of an order are given up at this multiple of the lowest extra cost of the orders before it."""
+"""Multiple of the lowest extra cost at which other orders' plans of drops end."""
 _DROP_WORK_RATIO = 2
-"""Plans of drops of an order get at most this multiple of the work that the cheapest order before it took,"""
 _LEAST_DROP_WORK = 25_000_000
-"""or this many accesses if that is more."""
 _FEW_OPS = 1_000
-"""In larger programs, base orders with the bound and the first plan of an earlier one are left out."""
 _CLOSE_COST_RATIO = 1.25
-"""The best order of a family is improved within this multiple of the best plan's cost."""
 _MISSES_COST_RATIO = 1.1
-"""At this multiple of the bound or more, plans over the budget are reordered,"""
 _MAX_MISSES = 4
-"""up to so many of each base order."""
 _MAX_FAILED = 2
-"""until so many in a row are no better."""
 _LEAST_GAIN = 0.01
-"""Share of the extra cost that a useful search saves."""
 
 Search = Literal["settle", "reorder", "polish"]
 """Run sequences, reorderings, and then neighborhoods and the solver."""
@@ -51,13 +42,12 @@ Search = Literal["settle", "reorder", "polish"]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The base order to take, None for all, and the searches to use."""
+    """The base order (None: all) and the searches to use."""
 
     base: str | None = None
     searches: frozenset[Search] = frozenset(get_args(Search))
 
     def allows(self, name: str) -> bool:
-        """Return whether a base order is taken."""
         return self.base in (None, name)
 
 
@@ -72,7 +62,7 @@ class Composed:
     result: RecomputeResult
     """Its bounds hold for `order`, or for any order."""
     base: str
-    """Name of the base order, with "+ rerun order" for each reordering of its runs."""
+    """Base order, with "+ rerun order" per reordering of its runs."""
     order: Order
     problem: Problem
 
@@ -91,17 +81,15 @@ class ComposeSettings:
     prove: bool = False
     """Whether to raise the cost bound up to the work limit for proofs."""
     negligible: float = 0.0
-    """Extra cost above its bound that is accepted in larger graphs, as a share of the base cost."""
+    """Accepted extra cost above its bound in larger graphs, as a share of the base cost."""
 
     @property
     def limits(self) -> RecomputeEffort:
-        """The work limits."""
         limits = RECOMPUTE_EFFORTS[self.effort]
         return limits.for_proof() if self.prove else limits
 
     @property
     def proves(self) -> bool:
-        """Whether bounds get more work than plans need."""
         return self.prove or self.effort == "max"
 
 
@@ -116,15 +104,12 @@ class OrderSearch:
     report: Report
     keep: Callable[[Plan], None] | None
     _begun: dict[str, OrderAttempt] = field(default_factory=dict[str, "OrderAttempt"])
-    """By name, the base orders with a bound and a fast plan."""
     _kept: list[tuple[int, float, int]] = field(default_factory=list[tuple[int, float, int]])
-    """Rank of the last kept plan."""
 
     def plan(self, orders: Sequence[tuple[str, Order]], route: Route = EVERY_ROUTE) -> tuple[Composed, Route]:
         """Return the cheapest plan from the named base orders, and the useful part of the route.
 
-        All base orders get plans of drops, the most promising first. Those near the cheapest get run sequences. The
-        best order of each family is then improved, and the solver closes the best plan's gap.
+        All orders get plans of drops, those near the cheapest run sequences. The best of each family is then improved.
         """
         best, useful = self._best(orders, route)
         if self.settings.proves:
@@ -134,7 +119,6 @@ class OrderSearch:
         return composed, Route(best.base, frozenset(useful))
 
     def is_done_by(self, named: tuple[str, Order]) -> bool:
-        """Return whether a base order's fast plan cannot be improved."""
         return self._begin(*named, float("inf")).is_done
 
     def _begin(self, name: str, order: Order, max_cost: float) -> OrderAttempt:
@@ -144,7 +128,7 @@ class OrderSearch:
         return self._begun[name]
 
     def _best(self, orders: Sequence[tuple[str, Order]], route: Route) -> tuple[OrderAttempt, set[Search]]:
-        """Return the cheapest attempt, and the searches that lowered its cost."""
+        """Return the cheapest attempt, and the searches that helped."""
         limits, useful = self.settings.limits, set[Search]()
         families: list[list[OrderAttempt]] = []
         cheapest = float("inf")
@@ -199,7 +183,6 @@ class OrderSearch:
         return best, useful
 
     def _families(self, orders: Sequence[tuple[str, Order]], route: Route) -> Iterator[Iterable[tuple[str, Order]]]:
-        """Yield base orders with lower sections, and those that free early."""
         given = self._variants(orders, route, "", np.asarray)
         if not self.settings.reorder:
             yield given
@@ -223,7 +206,6 @@ class OrderSearch:
         return OrderedProgram(self.problem, order, self.cost)
 
     def _settle(self, attempts: Sequence[OrderAttempt], limits: RecomputeEffort) -> None:
-        """Search run sequences for orders that may become the cheapest, cheapest first."""
         for attempt in sorted(attempts, key=lambda each: each.found.execution.extra_cost):
             best = min(other.rank for other in attempts)
             may_win = attempt.is_near(best, _SETTLE_COST_RATIO) and attempt.found.may_fit
@@ -233,7 +215,6 @@ class OrderSearch:
                 self._keep_if_better(attempt)
 
     def _lower(self, attempts: Sequence[OrderAttempt], limits: RecomputeEffort) -> None:
-        """Lower the peaks of orders that may fit, or of the lowest order."""
         lowest = min(attempts, key=_rank)
         for attempt in sorted(attempts, key=lambda each: each.found.execution.extra_cost):
             if attempt.found.may_fit or attempt is lowest:
@@ -249,7 +230,6 @@ class OrderSearch:
         settles: bool = True,
         lowers: bool = False,
     ) -> OrderAttempt:
-        """Return the best attempt after the best of each family, if it is near the best one, is reordered."""
         leaders = sorted((min(family, key=_rank) for family in families if family), key=_rank)
         best = leaders[0]
         for leader in leaders:
@@ -260,10 +240,7 @@ class OrderSearch:
     def _reordered_misses(
         self, attempts: Sequence[OrderAttempt], best: OrderAttempt, limits: RecomputeEffort, *, settles: bool
     ) -> OrderAttempt:
-        """Return the best attempt after plans over the budget are reordered, unless the best plan is near its bound.
-
-        Another order of their runs may fit, and they cost less. The search ends when two in a row are no better.
-        """
+        """Return the best attempt after reordering cheaper plans over the budget, which may then fit."""
         if best.found.fits and best.cost <= _MISSES_COST_RATIO * best.found.steering_bound:
             return best
         failed = 0
@@ -290,7 +267,6 @@ class OrderSearch:
             self.keep(attempt.search.program.plan(attempt.found.execution))
 
     def _reordered(self, best: OrderAttempt, limits: RecomputeEffort, *, settles: bool, lowers: bool) -> OrderAttempt:
-        """Return the best attempt after up to three reorderings of its runs."""
         last, lowest, lowest_rank, settings = best, best.rank, best.rank, self.settings
         closes_all = settings.exact and settings.effort == "max"
         # Later reorderings gain less, so they get less work.

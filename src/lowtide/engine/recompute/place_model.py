@@ -1,8 +1,8 @@
 """The mixed-integer program that counts memory at a few places and chooses ops to recompute.
 
-Source: Jain et al., "Checkmate" (2020), which counts it at all places. This is a relaxation: every plan with the base
-order gives a solution that costs no more, so the optimum bounds the extra cost. Executed, a solution costs exactly its
-objective but may need more memory between counted places.
+Source: Jain et al., "Checkmate" (2020), which counts it at all places. A relaxation: every plan with the base order
+gives a solution that costs no more, so the optimum bounds the extra cost. Executed, a solution costs its objective but
+may need more memory between counted places.
 """
 
 from bisect import bisect_left
@@ -52,7 +52,7 @@ class PlaceModel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BuiltModel:
-    """A mixed-integer program and its columns' meaning, by counted place."""
+    """A mixed-integer program, with columns by counted place."""
 
     places: Sequence[Place]
     milp: MixedIntegerProgram
@@ -75,7 +75,6 @@ class BuiltModel:
         return Drops(moments, np.asarray(listed, np.int32).reshape(-1, 2))
 
     def solution(self, program: OrderedProgram, execution: Execution) -> NDArray[np.float64]:
-        """Return the solution that matches an execution."""
         values = np.zeros(len(self.milp.cost))
         graph, places = program.problem.graph, program.places
         is_first = places[execution.runs] == execution.stages
@@ -112,7 +111,7 @@ class BuiltModel:
 
 
 class ModelBuilder:
-    """Builds columns and rows, place by place. `engine.offload` extends it.
+    """Builds columns and rows, place by place; `engine.offload` extends it.
 
     A `number` is an index in `places`.
     """
@@ -145,7 +144,6 @@ class ModelBuilder:
         return sorted(b for b in needed if model.first[b] <= place and not model.always[b])
 
     def _relevant_buffers(self) -> list[tuple[list[int], list[int]]]:
-        """Return, per place, buffers needed after it, and those that help to make these or later ones."""
         wanted: list[tuple[list[int], list[int]]] = []
         helpful: set[int] = set()
         for number in reversed(range(len(self.places))):
@@ -251,7 +249,6 @@ class ModelBuilder:
 
 
 def _rerun_needs(program: OrderedProgram) -> list[int]:
-    """Return, per op, bytes resident when it is recomputed, minus possible in-place savings."""
     graph, sizes = program.problem.graph, program.counted_sizes
     stays = np.where(graph.lifetimes == Lifetime.INPUT, sizes, 0)
     needs = np.full(graph.n_ops, int(stays.sum()))

@@ -16,7 +16,6 @@ from lowtide.engine.plan import HOME, Plan, StepKind
 
 Ints = NDArray[np.int32]
 _UNIT_SHARE = 1e-6
-"""A bound that exceeds a multiple of the costs' unit by this share of it is rounded up."""
 
 
 def rerun_until(graph: Graph, order: Order) -> NDArray[np.int32]:
@@ -29,7 +28,7 @@ def rerun_until(graph: Graph, order: Order) -> NDArray[np.int32]:
 
 
 def rerun_until_at_most(graph: Graph, order: Order) -> NDArray[np.int32]:
-    """Return the same for any plan, for bounds: only overwriting a buffer that cannot be recomputed sets a limit."""
+    """Return the same for bounds: only overwriting a buffer that cannot be recomputed sets a limit."""
     producers = graph.structure.producers
     return _until(graph, order, (producers < 0) | ~may_run_twice(graph)[producers])
 
@@ -64,7 +63,7 @@ def first_run_at(place: Place) -> Moment:
 class Drops:
     """Buffers to drop, by moment of the base order.
 
-    At each moment, buffers used later are kept and others dropped; for listed buffers it is the reverse.
+    At each moment, buffers used later are kept and others dropped; for listed buffers, the reverse.
     """
 
     moments: Ints = field(default_factory=lambda: np.zeros(0, np.int32))
@@ -79,11 +78,10 @@ class Execution:
 
     runs: Ints
     stages: Ints
-    """Per run, the place of the base op it serves, or the number of ops at the end."""
+    """Per run, the place of the base op it serves (n: the end)."""
     live: NDArray[np.int64]
-    """Per run, live bytes of the memory space."""
     dies: NDArray[np.uint8]
-    """Per run, for each buffer it touches and then allocates: whether this is the copy's last use."""
+    """Per run, for each buffer touched, then allocated: whether this is the copy's last use."""
     pairs: Ints
     """Rows of in-place pairs: (position of the run, buffer read, buffer written)."""
     extra_cost: float
@@ -92,7 +90,7 @@ class Execution:
 
 @dataclass(frozen=True, eq=False)
 class OrderedProgram:
-    """A problem's base order, with recompute costs and the memory space to plan for."""
+    """A problem's base order, with recompute costs and a memory space."""
 
     problem: Problem
     order: Order
@@ -113,7 +111,6 @@ class OrderedProgram:
 
     @cached_property
     def places(self) -> Ints:
-        """Per op, its place in the base order."""
         places = np.empty(self.problem.graph.n_ops, np.int32)
         places[self.order] = np.arange(len(places), dtype=np.int32)
         return places
@@ -129,7 +126,7 @@ class OrderedProgram:
         return Execution(runs, stages, live, dies, pairs.reshape(-1, 3), extra_cost, peak)
 
     def plan(self, execution: Execution) -> Plan:
-        """Return an execution as a plan with frees after last use. O(accesses)."""
+        """Return an execution as a plan that frees after last use. O(accesses)."""
         graph = self.problem.graph
         touches: list[list[int]] = list(graph.structure.touches)
         allocates: list[list[int]] = list(graph.structure.allocates)
@@ -176,12 +173,12 @@ def cost_unit(cost: NDArray[np.float64]) -> float:
 
 
 def before_rounding(bound: float, cost: NDArray[np.float64]) -> float:
-    """Return the least bound rounded up to `bound`, a multiple of the unit."""
+    """Return the least bound that rounds up to `bound`, a multiple of the unit."""
     return bound - (1 - _UNIT_SHARE) * cost_unit(cost)
 
 
 def checked_cost(problem: Problem, cost: NDArray[np.float64] | None) -> NDArray[np.float64]:
-    """Return costs, by default the graph's; raises UsageError unless each op has a finite cost of at least 0."""
+    """Return the costs or the graph's; raises UsageError unless each op has a finite cost of at least 0."""
     costs = np.ascontiguousarray(problem.graph.cost if cost is None else cost, np.float64)
     if costs.shape != (problem.graph.n_ops,):
         raise UsageError(f"costs have shape {costs.shape}; give one cost for each of the {problem.graph.n_ops} ops")

@@ -21,7 +21,7 @@ _MAX_WORK = 10_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvableCost:
-    """A bound on the extra cost in the first memory space, shown by linear programs over memory at some places."""
+    """A bound on the extra cost in the first memory space, shown by linear programs over some places."""
 
     order: tuple[OpId, ...]
     costs: tuple[float, ...]
@@ -36,7 +36,7 @@ class ProvableCost:
     def prove(self, graph: Graph, build: "Build | None" = None) -> CostProof | None:
         """Return the proof, found again by the solver, over the program that `build` makes.
 
-        None without a solver, if that takes too much work, or if ops call other graphs.
+        None without a solver, after too much work, or if ops call other graphs.
         """
         if not solver.is_available() or graph.called:
             return None
@@ -85,7 +85,7 @@ def _build(cost: ProvableCost, program: OrderedProgram) -> tuple[BuiltModel, Map
 
 
 def column_names(built: BuiltModel) -> dict[int, Name]:
-    """Return the columns' names, defined in `search.plain_reruns`."""
+    """Return the columns' names, see `search.plain_reruns`."""
     names: dict[int, Name] = {}
     for k, (kept, rerun, shared) in enumerate(zip(built.kept, built.rerun, built.shared, strict=True)):
         names.update((column, ("kept", k, buffer)) for buffer, column in kept.items())

@@ -24,12 +24,11 @@ class Stretch:
 
     @property
     def periods(self) -> int:
-        """Number of whole periods."""
         return (self.end - self.first) // self.period
 
 
 def longest_stretch(classes: Ints) -> Stretch | None:
-    """Return the longest stretch of classes that repeats a period at least three times, or None.
+    """Return the longest stretch that repeats a period at least three times, or None.
 
     Ties go to the shortest period, then the first stretch. O(ops * periods). Very long programs try only short periods.
     """
@@ -49,7 +48,7 @@ def longest_stretch(classes: Ints) -> Stretch | None:
 
 
 def long_stretches(classes: Ints, least_ops: int) -> Iterator[Stretch]:
-    """Yield disjoint stretches of at least this many ops, longest first. O(ops * periods) each."""
+    """Yield disjoint stretches of at least `least_ops`, longest first. O(ops * periods) each."""
     left = classes.copy()
     while (found := longest_stretch(left)) is not None and found.end - found.first >= least_ops:
         yield found

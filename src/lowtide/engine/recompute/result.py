@@ -24,20 +24,20 @@ class RecomputeResult:
     """The best found, to start another search from."""
     budget_bytes: int
     peak_bytes: int
-    """Peak in the memory space of the budget, without persistent buffers."""
+    """Peak in the budget's memory space, without persistent buffers."""
     fits: bool
     base_cost: float
     extra_cost: float
     extra_cost_bound: float
-    """Lower bound for plans within the budget with this order of first runs, if random, ordered and mutating ops run
-    once. Infinite if none fits."""
+    """Lower bound for plans with this order of first runs, if random, ordered and mutating ops run once. Infinite if
+    none fits."""
     solver_bound: float | None = None
-    """The solver's unproven higher bound for this order of first runs, or None."""
+    """The solver's unproven higher bound."""
     provable_cost: ProvableCost | None = None
     """The bound as a proof can show it; None if another search found it."""
     floor: Floor
     peak_bound: int
-    """Lower bound on the peak with this order of first runs."""
+    """Lower bound with this order of first runs."""
     holds_for_any_order: bool = False
     method: Method
     """"exact" if HiGHS or the exact search was used."""
@@ -73,11 +73,7 @@ class RecomputeResult:
 
 
 def explain_shortfall(program: OrderedProgram, floor: Floor, budget: int, lowest_peak: int, bound: float) -> Shortfall:
-    """Return why a base order's lowest peak found misses the budget.
-
-    The cause is an op: its tensors exceed the budget, or its operands while they are made. "not found" or "base order"
-    otherwise.
-    """
+    """Return why a base order's lowest peak misses the budget."""
     problem, graph = program.problem, program.problem.graph
     space = graph.spaces[program.space].name
     missed = Shortfall(space=space, allowed_bytes=budget, reached_bytes=lowest_peak, cause="not found")

@@ -16,11 +16,8 @@ T = TypeVar("T")
 _RESERVES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.45)
 _MAX_RESTARTS = 6
 _MAX_COST_RATIO = 8.0
-"""Extra cost allowed at first, relative to all ops once."""
 _TRIM_COST_RATIO = 1.3
-"""Extra cost allowed before trimming, relative to the best plan."""
 _STAGE_WIDTHS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
-"""Half windows of stages, as shares of all ops."""
 _PLACE_WIDTHS = (0.002, 0.005, 0.01, 0.02, 0.05)
 _WINDOW_RESERVES = (0.0, 0.0, 0.03, 0.1)
 _PRICE_FACTORS = (0.5, 1.0, 1.0, 1.0, 2.0)
@@ -28,17 +25,15 @@ _VARY_PROBABILITY = 0.7
 _WINDOW_COST_RATIO = 1.25
 _WORK_PER_TRY = 100_000_000
 _MAX_FAILURES = 150
-"""Failed tries in a row to end the search, plus the number of ops up to `_MOST_OPS_COUNTED`."""
 _MOST_OPS_COUNTED = 50
 _MAX_FAILED_WORK = 50_000_000
-"""Work without gain to end the search, or a quarter of its limit if more."""
 _RULES = tuple(product((1.0, 0.5), (1.0, 0.0, 2.0), (False, True)))
-"""Exponents of size and distance; whether the most expensive operand is made first."""
+"""Exponents of size and distance; whether the most expensive operand comes first."""
 _MAX_HALVINGS = 7
 
 
 class Pick(IntEnum):
-    """The run over the budget to trade at next, as numbered by the native kernel."""
+    """The run over the budget to trade at next, as in the native kernel."""
 
     WORST = 0
     FIRST = 1
@@ -56,9 +51,9 @@ def settle_and_trim(
     reserve: float = 0.0,
     max_cost: float = math.inf,
 ) -> tuple[bool, Execution]:
-    """Trade at one run over the budget after another until all fit, then remove unneeded recomputed runs.
+    """Trade at runs over the budget until all fit, then remove unneeded recomputed runs.
 
-    At a run, idle buffers are kept or recomputed later, at the lowest cost by `weights` (default: the program's costs).
+    At a run, idle buffers are kept or recomputed later, at the lowest cost by `weights` (default: the program's).
     `reserve` is the share of the budget to leave free, `max_cost` the extra cost to give up at. Returns whether the
     runs fit, and their execution. Native. `max_work` limits accesses and arcs of minimum cuts.
     """
@@ -74,10 +69,9 @@ def settle_and_trim(
 def settle_from(
     program: OrderedProgram, starts: Sequence[Ints], budget_bytes: int, *, max_cost: float | None, max_work: int
 ) -> Execution | None:
-    """Return the cheapest plan from settling given runs and the base order, or None if none fits.
+    """Return the cheapest plan from settling `starts` and the base order, or None if none fits.
 
-    If settling ends over the budget, the cost of the ops recomputed there is doubled for the next try. Stops after
-    `max_work`, or four times that while none fits.
+    Stops after `max_work`, or four times that while none fits.
     """
     native = program.native
     started = native.work
@@ -123,8 +117,8 @@ def _recomputed_over_budget(program: OrderedProgram, execution: Execution, budge
 def improve(program: OrderedProgram, execution: Execution, budget_bytes: int, max_work: int) -> Execution:
     """Return a plan that costs no more than a given one that fits, by large neighborhood search.
 
-    Each try removes a window's recomputed runs, settles the rest with varied costs, and trims. Source: Shaw (1998).
-    Deterministic: random draws are seeded, and `max_work` limits accesses and arcs of minimum cuts.
+    Source: Shaw (1998). Deterministic: random draws are seeded, and `max_work` limits accesses and arcs of minimum
+    cuts.
     """
     random = RandomState([0])  # draws the same numbers in every version of NumPy
     native = program.native
@@ -158,7 +152,6 @@ def improve(program: OrderedProgram, execution: Execution, budget_bytes: int, ma
 def _runs_outside_window(
     program: OrderedProgram, execution: Execution, random: RandomState
 ) -> NDArray[np.bool_] | None:
-    """Return a mask of the runs to keep, or None if no op is recomputed."""
     places = program.places[execution.runs]
     is_again = places != execution.stages
     again = np.flatnonzero(is_again)
@@ -182,17 +175,16 @@ def _draw(values: Sequence[T], random: RandomState) -> T:
 
 
 def on_demand(program: OrderedProgram, budget_bytes: int, max_work: int) -> Execution | None:
-    """Return the cheapest plan within a budget by eviction and recomputation on demand, or None.
+    """Return the cheapest plan by eviction and recomputation on demand, or None if none fits.
 
-    If an op does not fit, the buffer with the lowest recompute cost is evicted, weighted by size and distance to its
-    next use. After a contradiction, the missing buffer gets a higher cost and the run restarts. All ranking rules are
-    tried. Source: Kirisame et al. (2021). Native. `max_work` limits accesses and candidates.
+    Evicts the buffer with the lowest recompute cost, weighted by size and distance to its next use. Source: Kirisame et
+    al. (2021). Native. `max_work` limits accesses and candidates.
     """
     return min(_plans(program, budget_bytes, max_work), key=lambda plan: plan.extra_cost, default=None)
 
 
 def lowest_on_demand(program: OrderedProgram, floor_bytes: int, most_bytes: int, max_work: int) -> Execution | None:
-    """Return the plan of lowest peak found by bisection between a floor and a known peak, or None."""
+    """Return the lowest plan found by bisection between two peaks, or None."""
     best: Execution | None = None
     low, high = floor_bytes, most_bytes
     for _ in range(_MAX_HALVINGS):

@@ -18,10 +18,9 @@ from lowtide.engine.recompute.run_sequences import Pick, settle_and_trim
 Buffers = NDArray[np.bool_]
 _RATIO = 1.3
 MAX_EXCESS = 0.25
-"""Share of the budget by which plans of too long segments exceed it."""
+"""Plans over the budget by a larger share have too long segments."""
 _LAYERS_AT_TURN = (1, 2, 3, 4)
 _GROWTHS = (0.0, 0.05, 0.1, 0.15, 0.2)
-"""Layers of the last segment, and growth of the others per later layer."""
 _MOST_SEGMENTS = 500
 _MAX_SETTLED = 2
 
@@ -32,9 +31,9 @@ class CrossingBuffers:
 
     first: NDArray[np.int64]
     last: NDArray[np.int64]
-    """Per buffer, the places of its allocation and of its last use up to the turn."""
+    """Last use up to the turn."""
     crosses: NDArray[np.bool_]
-    """Per buffer, whether it is allocated between the start and the turn."""
+    """Buffers allocated between the start and the turn."""
     bytes: NDArray[np.int64]
     """Bytes that cross each place."""
 
@@ -43,7 +42,6 @@ class CrossingBuffers:
 
 
 def crossing_buffers(program: OrderedProgram, turn: Place) -> CrossingBuffers:
-    """Return the buffers crossing places before the turn. O(n + e)."""
     users, sizes = program.problem.graph.structure.users, program.counted_sizes
     first, _ = first_and_last_use(program)
     last = first.copy()
@@ -60,9 +58,8 @@ def crossing_buffers(program: OrderedProgram, turn: Place) -> CrossingBuffers:
 def checkpoint_drops(program: OrderedProgram, turn: Place) -> Iterator[Drops]:
     """Yield drops of textbook checkpointing before the turn, from one segment to very many.
 
-    Segments hold about equal bytes and end where the fewest bytes cross. They include block-by-block checkpointing and
-    about sqrt(n) segments. The last segment drops nothing. Source: Chen et al. 2016, Training Deep Nets with Sublinear
-    Memory Cost. O(n + e) per yield.
+    Segments hold about equal bytes and end where the fewest bytes cross; the last one drops nothing. Source: Chen et
+    al. 2016, Training Deep Nets with Sublinear Memory Cost. O(n + e) per yield.
     """
     first, last = first_and_last_use(program)
     crossing, sizes = crossing_buffers(program, turn), program.counted_sizes
@@ -125,7 +122,7 @@ class Layers:
 
 
 def repeated_layers(program: OrderedProgram, turn: Place) -> Layers | None:
-    """Return the layers that repeat before the turn, or None. One layer's best choice is best for all."""
+    """Return the layers that repeat before the turn, or None."""
     stretch = longest_stretch(op_classes(program.problem.graph, program.order[:turn].tolist()))
     if stretch is None:
         return None
@@ -140,10 +137,7 @@ def repeated_layers(program: OrderedProgram, turn: Place) -> Layers | None:
 def segments_of(
     program: OrderedProgram, needs: Needs, layers: Layers, turn: Place, budget_bytes: int
 ) -> Iterator[tuple[float, Buffers]]:
-    """Yield a lower bound on the extra cost and the kept buffers per segment length. O(minimum cuts) each.
-
-    Skips lengths whose cheapest choice is that of an earlier one.
-    """
+    """Yield a lower bound on the extra cost and the kept buffers per segment length. O(minimum cuts) each."""
     yielded: set[bytes] = set()
     for at_turn, growth in product(_LAYERS_AT_TURN, _GROWTHS):
         staying = layers.kept_between_segments(at_turn, growth)
@@ -166,9 +160,8 @@ def settle_layers(
 ) -> None:
     """Offer plans that are best for one layer at the turn, settled where they exceed the budget elsewhere.
 
-    Segment lengths are tried in ascending order of their bounds and settled with the `rising` costs, so that few layers
-    trade more. The two cheapest are settled with plain costs too, and trimmed. `max_work` limits each of these, a third
-    of it each of the others. Plans are given up at an extra cost of `max_cost`, or of the two cheapest.
+    Lengths are settled with `rising` costs, so that few layers trade more, the two cheapest again with plain costs.
+    Work is limited to `max_work` for each of them, extra cost to `max_cost`.
     """
     starts: list[tuple[float, Execution]] = []
     for least, staying in sorted(segments_of(program, needs, layers, turn, found.budget), key=lambda each: each[0]):

@@ -1,8 +1,7 @@
 """Mixed-integer programs, solved by HiGHS if the extra "exact" is installed.
 
-No number of the solver is published as a bound: HiGHS returned wrong ones (issues 2957 and 3073, in 1.14.0). Its
-solutions are executed, its bound steers the search, and from its duals `certified_bound` derives a bound in safe
-arithmetic.
+No number of the solver is published as a bound: HiGHS returned wrong ones (issues 2957 and 3073, in 1.14.0). Its bound
+steers the search; `certified_bound` derives a safe one from its duals.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,9 +19,7 @@ if TYPE_CHECKING:
     import highspy
 
 _TOLERANCE = 1e-6
-"""Relative error of the solver's bound."""
 _ROW_SLACK = 1e-7
-"""Room added to rows in units."""
 _WORK_PER_VALUE = 5
 _VALUES_PER_WORK = 100
 
@@ -31,7 +28,7 @@ _VALUES_PER_WORK = 100
 class MixedIntegerProgram:
     """Minimize cost * x over integer x with lower <= x <= upper and row_lower <= rows <= row_upper.
 
-    Numbers are exact. For the solver, rows are divided by their units and costs by their mean.
+    Numbers are exact. The solver gets rows divided by their units and costs by their mean.
     """
 
     cost: NDArray[np.float64]
@@ -42,11 +39,10 @@ class MixedIntegerProgram:
     row_upper: NDArray[np.float64]
     row_units: NDArray[np.float64]
     row_slack: NDArray[np.float64]
-    """Room added for the solver in units, so that its rounding excludes no solution."""
+    """Room added for the solver in units, so that rounding excludes no solution."""
     lower: NDArray[np.float64]
     upper: NDArray[np.float64]
     continuous: NDArray[np.int32]
-    """Columns that need not be integer."""
     row_names: Sequence[Name] = ()
 
 
@@ -65,7 +61,7 @@ class ModelRows:
     def add(
         self, name: Name, terms: Iterable[tuple[int, float]], lower: float, upper: float, unit: float | None = None
     ) -> None:
-        """Add a row of (column, value) terms. With a unit, the solver gets it in these units and with some slack."""
+        """Add a row of (column, value) terms. With a unit, the solver gets it in units, with slack."""
         for column, value in terms:
             self.columns.append(column)
             self.values.append(value)
@@ -76,7 +72,7 @@ class ModelRows:
         self.names.append(name)
 
     def program(self, cost: Sequence[float], continuous: Sequence[int]) -> MixedIntegerProgram:
-        """Return these rows' program with columns from 0 to 1."""
+        """Return the program, with columns from 0 to 1."""
         return MixedIntegerProgram(
             np.asarray(cost, np.float64),
             np.asarray(self.starts, np.int32),
@@ -98,7 +94,7 @@ class Solved:
     """The result of a solver run."""
 
     claimed_bound: float
-    """The solver's, unproven; infinite if it finds no solution."""
+    """Unproven; infinite if it finds no solution."""
     solution: NDArray[np.float64] | None
     work: int
     """Steps weighted by the program's size, about 500,000 to 1,500,000 per second."""
@@ -114,8 +110,8 @@ def solve(
 ) -> Solved:
     """Minimize with HiGHS on one thread, from a start solution if given.
 
-    Stops within `relative_gap` of the claimed bound, or after `max_work`, counted at the solver's interrupt points and
-    so equal on every machine.
+    Stops within `relative_gap` of the claimed bound, or after `max_work`, counted at interrupt points and so equal on
+    every machine.
     """
     import highspy
 
@@ -163,12 +159,12 @@ class Relaxed:
     """The optimal cost, 0 if not found, infinite if infeasible."""
     solution: NDArray[np.float64] | None
     duals: NDArray[np.float64]
-    """Multipliers of the rows of the exact program, or of a combination of rows that no solution satisfies."""
+    """Multipliers of the exact program's rows; if infeasible, of a combination that no solution satisfies."""
     work: int
 
 
 class LinearRelaxation:
-    """Solves a program's linear relaxation repeatedly, each time from the last basis."""
+    """Solves a program's linear relaxation repeatedly, from the last basis."""
 
     def __init__(self, milp: MixedIntegerProgram) -> None:
         self._milp = milp
@@ -177,7 +173,7 @@ class LinearRelaxation:
         self._load_work = _WORK_PER_VALUE * len(milp.values)
 
     def solve(self, *, max_work: int) -> Relaxed:
-        """Solve within about `max_work`, counted as in `Solved.work`."""
+        """Solve within about `max_work`, see `Solved.work`."""
         import highspy
 
         work, self._load_work = self._load_work, 0
@@ -201,13 +197,12 @@ class LinearRelaxation:
         )
 
     def restrict(self, lower: NDArray[np.float64], upper: NDArray[np.float64]) -> None:
-        """Replace the bounds of all columns."""
         self._highs.setOptionValue("presolve", "off")  # it forgets the basis, and finds no ray
         self._highs.changeColsBounds(len(lower), np.arange(len(lower), dtype=np.int32), lower, upper)
 
 
 def _loaded(milp: MixedIntegerProgram) -> tuple["highspy.Highs", float]:
-    """Return a quiet solver with the program, all columns continuous, and the unit of its costs."""
+    """Return a solver with the relaxed program, and its unit of costs."""
     import highspy
 
     n, units = len(milp.cost), milp.row_units

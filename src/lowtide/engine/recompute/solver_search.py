@@ -17,26 +17,20 @@ from lowtide.engine.recompute.program import Execution, OrderedProgram
 from lowtide.engine.recompute.run_sequences import Pick, settle_and_trim
 
 _ROUGH_GAP = 0.03
-"""Gap for solutions while many places are missing."""
 _MAX_STALLED_ROUNDS = 3
-"""Rounds without progress that end the search."""
 _MAX_FAILURES = 2
-"""Places in a row without a higher bound, to end the search."""
 _EASY_GAP = 0.2
-"""First plans this close need few places and get all solver work."""
 _NEAR_GAP = 0.1
 _ENOUGH = 0.95
 """Share of the gap to solve to; leaves room for rounding."""
 _MAX_PARTNERS = 12
 _MAX_STRONGEST = 3
 _LEAST_RAISE = 1.01
-"""Factor by which another place must raise the bound."""
 _SPACING = 60
-"""Places closer than the number of ops over this give similar bounds."""
 
 
 class SolverSearch:
-    """Closes the gap between a plan and its bound with a solver, for any budget."""
+    """Closes the gap between a plan and its bound with a solver."""
 
     def __init__(self, program: OrderedProgram, baseline: Execution) -> None:
         self.program = program
@@ -44,7 +38,7 @@ class SolverSearch:
         self._model: PlaceModel | None = None
 
     def close_gap(self, found: BestPlan, effort: RecomputeEffort) -> None:
-        """Solve over more and more places until the cost is near its bound or the work is used up."""
+        """Solve over more and more places until the gap is closed."""
         model = self._model = self._model or PlaceModel(self.program)
         is_easy = found.is_within(_EASY_GAP)
         self._choose_places(found, model, effort, is_easy=is_easy)
@@ -77,7 +71,7 @@ class SolverSearch:
                 return
 
     def bound_more(self, found: BestPlan, effort: RecomputeEffort) -> None:
-        """Raise the bound, starting at the strongest places. A few, solved well, bound more than many."""
+        """Raise the bound, from the strongest places on. A few, solved well, bound more than many."""
         model = self._model = self._model or PlaceModel(self.program)
         most = found.solver_work + effort.solver_work // 4
         self._choose_strongest(found, model, effort.solver_work // 8)
@@ -127,7 +121,6 @@ class SolverSearch:
         return effort.solver_work if is_easy or found.is_within(_NEAR_GAP) else effort.solver_work // 4
 
     def _bound_again(self, found: BestPlan, built: BuiltModel, effort: RecomputeEffort) -> None:
-        """Solve without a start if only the bound is missing."""
         gap, work = _ENOUGH * effort.relative_gap, effort.solver_work // 4
         solved = solver.solve(built.milp, None, relative_gap=gap, max_work=work)
         found.solver_work += solved.work
@@ -138,7 +131,7 @@ class SolverSearch:
     def _offer_solution(
         self, found: BestPlan, built: BuiltModel, solution: NDArray[np.float64], effort: RecomputeEffort
     ) -> Execution:
-        """Offer a solution's execution, repaired if it misses the budget; return it unrepaired."""
+        """Offer a solution's execution, repaired if needed; return it unrepaired."""
         drops = built.drops(self.program, solution)
         execution = self.program.execute(drops)
         found.offer(execution, drops)
@@ -157,7 +150,7 @@ class SolverSearch:
         return execution
 
     def _leave_room(self, found: BestPlan, model: PlaceModel, execution: Execution, effort: RecomputeEffort) -> None:
-        """If only recomputed runs exceed the budget, leave as many bytes free at the place before."""
+        """If only recomputed runs exceed the budget, leave as much free at the place before."""
         reserves: dict[int, int] = {}
         for _ in range(effort.rounds):
             over = execution.peak_bytes - found.budget
@@ -178,7 +171,6 @@ class SolverSearch:
                 return
 
     def _next_place(self, execution: Execution, found: BestPlan) -> int | None:
-        """Return the uncounted place most above the budget, a first run if possible."""
         is_first = self.program.places[execution.runs] == execution.stages
         counted = np.isin(execution.stages, found.places)
         for eligible in (is_first & ~counted, ~counted & (execution.stages < len(self.program.order))):
@@ -191,10 +183,9 @@ class SolverSearch:
 def strongest_places(
     model: PlaceModel, bounds: Sequence[PlaceBound], budget_bytes: int, max_work: int
 ) -> tuple[list[Place], float, int]:
-    """Return up to three places with the highest joint bound, that bound, and the work done.
+    """Return up to three places with the highest joint bound, the bound, and the work done.
 
-    The first has the highest bound. Each next one, of a dozen well-spaced places, raises the linear relaxation of
-    `place_model` most. More places weaken the relaxation.
+    More places weaken the linear relaxation of `place_model`.
     """
     places, best, work = [bounds[0].place], bounds[0].bound, 0
     partners = _spaced(bounds, len(model.order) // _SPACING + 1)

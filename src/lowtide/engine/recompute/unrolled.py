@@ -16,18 +16,16 @@ class Unrolled:
 
     graph: Graph
     op_of: tuple[int, ...]
-    """Per op of this graph, the original op."""
+    """Per op, the original op."""
 
     def runs(self, order: Order) -> list[int]:
-        """Return this graph's order as original ops."""
         return [self.op_of[op] for op in order.tolist()]
 
 
 def unroll(problem: Problem, runs: Sequence[int]) -> Unrolled:
     """Build the graph of a run sequence, each run reading the latest copies. O(runs).
 
-    Control edges bind every run. An output's last copy is the output, others are intermediates. Callees' memory becomes
-    scratch.
+    Control edges bind every run. An output's last copy is the output. Callees' memory becomes scratch.
     """
     graph = problem.graph
     builder = GraphBuilder(graph.name)
@@ -72,5 +70,4 @@ def _control(record: Op, earlier_run: int | None, first_run: Mapping[int, int]) 
 
 
 def first_runs(runs: Sequence[int]) -> Order:
-    """Return the ops of a sequence in the order of their first runs."""
     return np.asarray(list(dict.fromkeys(runs)), np.int32)

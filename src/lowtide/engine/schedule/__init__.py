@@ -1,7 +1,6 @@
 """Order the ops of a graph with schedulers, found by name in one table.
 
-Each scheduler is a frozen dataclass in a module named after its origin. Published ones are reproduced with all their
-ties, and tests compare them with the originals; "Mended" in a docstring names each deliberate difference.
+Published schedulers are reproduced with all their ties; "Mended" in a docstring names each deliberate difference.
 """
 
 from lowtide.engine.schedule.candidate import (

@@ -26,11 +26,7 @@ _MOST_OPS = 20_000
 
 
 def settle_callees(graph: Graph, scheduler: Scheduler, *, in_place: bool = True) -> Problem:
-    """Return the graph as a problem with a plan for every callee, made by this scheduler.
-
-    Callees are planned once, before their callers. `in_place` allows optional in-place pairs. Complexity: that of the
-    scheduler, once per callee, plus O(n + e).
-    """
+    """Return the graph as a problem with a plan for every callee, made by this scheduler."""
     plans: dict[str, Plan] = {}
     for name in callee_order({name: inner.called for name, inner in graph.subgraphs.items()}):
         problem = _problem(graph.subgraphs[name], plans, in_place)
@@ -39,13 +35,12 @@ def settle_callees(graph: Graph, scheduler: Scheduler, *, in_place: bool = True)
 
 
 def plan_graph(graph: Graph, scheduler: Scheduler, *, in_place: bool = True) -> Plan:
-    """Return the plan of a graph and its callees, with `peak_bytes`; see `settle_callees`."""
+    """Return the plan of a graph and its callees, with `peak_bytes`."""
     problem = settle_callees(graph, scheduler, in_place=in_place)
     return plan_of_order(problem, scheduler.order(problem))
 
 
 def plan_of_order(problem: Problem, order: Order) -> Plan:
-    """Return the plan of an order with the in-place pairs of its evaluation and with `peak_bytes`."""
     evaluation = problem.evaluate(order)
     plan = Plan.from_order(problem.graph, order, evaluation.pairs, problem.callees)
     return replace(plan, peak_bytes=problem.peak_bytes(evaluation))
@@ -62,18 +57,14 @@ class Candidate:
     scheduler: str
     plan: Plan
     key: tuple[int, int]
-    """Sort key, see `compare_key`."""
     seconds: float
     bounds: tuple[LowerBound, ...] = ()
-    """Lower bounds per memory space; empty if the scheduler proves none."""
     solved: Searched | None = None
-    """The search behind the bounds, if any."""
     packing: Packing | None = None
     interrupted: bool = False
 
     @property
     def proof(self) -> Proof | None:
-        """The proof of the bounds, without logs."""
         return None if self.solved is None else self.solved.proof
 
 
@@ -87,11 +78,7 @@ def make_candidate(
     progress: Report | None = None,
     keep: Callable[[Plan], None] | None = None,
 ) -> Candidate:
-    """Plan a graph and its callees with the named scheduler.
-
-    `effort` and `budget` apply to searches only. `keep` receives the best plan found before a long step. Raises
-    UsageError for an unknown name.
-    """
+    """Plan a graph and its callees with the named scheduler; raises UsageError for an unknown name."""
     chosen = scheduler(name)
     started = time.perf_counter()
     if isinstance(chosen, Search):
@@ -128,11 +115,7 @@ def make_candidate_within(
     progress: Report,
     keep: Callable[[Plan], None] | None = None,
 ) -> Candidate:
-    """Plan a graph within a budget, moving few ops; if nothing fits, plan for the least peak.
-
-    If the slower search for the least peak meets the budget, its order is moved nearer to program order. `keep`
-    receives the best plan found before a long step.
-    """
+    """Plan a graph within a budget, moving few ops; if nothing fits, plan for the least peak."""
     started = time.perf_counter()
     progress(f"fitting {graph.n_ops} ops into the budget")
     problem = settle_callees(graph, Search(effort=effort), in_place=in_place)
@@ -156,10 +139,7 @@ def make_candidate_within(
 
 
 def with_least_arena(candidate: Candidate) -> Candidate:
-    """Return the candidate with the smallest arena among up to four orders of its peak, with its packing.
-
-    Candidates without a search stay unchanged. Ctrl-C returns the best candidate found, marked as interrupted.
-    """
+    """Return the candidate with the smallest arena among up to four orders of its peak, with its packing."""
     if candidate.solved is None or candidate.interrupted:
         return candidate
     problem, solution = candidate.solved.problem, candidate.solved.solution

@@ -18,13 +18,13 @@ class Lpmf:
     """Run next the ready op that raises the current peak least, then the op that leaves the fewest bytes live.
 
     Ready ops are compared by the bytes they allocate if these would raise the current peak, else 0; then by bytes
-    allocated minus bytes freed; then by program order. The peak starts at the larger of the donated inputs and the
-    outputs. If `threshold_bytes` is positive and every ready op allocates more, the op with the earliest first
-    successor runs instead; ties go to the op that became ready first.
+    allocated minus bytes freed; then by program order. The peak starts at the larger of donated inputs and outputs. If
+    `threshold_bytes` is positive and every ready op allocates more, the op with the earliest first successor runs
+    instead; ties go to the op that became ready first.
 
     Source: PyTorch Inductor, memory.py, topological_sort_lpmf, after "Buffer memory optimization for video codec
-    application modeled in Simulink" (DAC 2006), with a tournament tree in place of the scan.
-    Complexity: O((n + e) log n). Guarantees: none on the peak.
+    application modeled in Simulink" (DAC 2006), with a tournament tree in place of the scan. Complexity: O((n + e) log
+    n). Guarantees: none on the peak.
     """
 
     threshold_bytes: int = 0
@@ -38,11 +38,10 @@ class Lpmf:
 class Bfs:
     """Run next the ready op with the earliest predecessors.
 
-    Compares the sorted places of the predecessors lexicographically; ties go to program order. Elements of results are
-    handled by `view_by_elements`.
+    Compares their sorted places; ties go to program order. See `view_by_elements`.
 
-    Source: PyTorch Inductor, memory.py, topological_sort_bfs.
-    Complexity: O((n + e) log n). Guarantees: none on the peak.
+    Source: PyTorch Inductor, memory.py, topological_sort_bfs. Complexity: O((n + e) log n). Guarantees: none on the
+    peak.
     """
 
     def order(self, problem: Problem) -> Order:
@@ -53,11 +52,10 @@ class Bfs:
 class Dfs:
     """Visit ops by rising bytes read and written; before each op, visit its predecessors in the same order.
 
-    Bytes read exclude persistent and kept inputs; ties go to program order. Elements of results are handled by
-    `view_by_elements`.
+    Bytes read exclude persistent and kept inputs; ties go to program order. See `view_by_elements`.
 
-    Source: PyTorch Inductor, memory.py, topological_sort_dfs, without its recursion.
-    Complexity: O(n log n + e). Guarantees: none on the peak.
+    Source: PyTorch Inductor, memory.py, topological_sort_dfs, without its recursion. Complexity: O(n log n + e).
+    Guarantees: none on the peak.
     """
 
     def order(self, problem: Problem) -> Order:
@@ -80,9 +78,8 @@ def view_by_elements(problem: Problem) -> _native.GraphView:
     """Return the kernels' view of a graph in which ops replace the elements of results that they return.
 
     An op returns a buffer if it reads the buffer, writes nothing, and control edges lead to it from the buffer's
-    producer, only through nested results, and from it to all other readers. In Inductor, this op is a MultiOutput node:
-    readers wait for it instead of the producer, and it reads no bytes. Complexity: O(n + e), and the degrees of
-    producer and reader for every use of an element.
+    producer, only through nested results, and from it to all other readers: a MultiOutput node of Inductor, which reads
+    no bytes. Complexity: O(n + e), and two degrees for every use of an element.
     """
     handed = _handed_on(problem.graph)
     if not handed:
@@ -126,7 +123,6 @@ def _handed_on(graph: Graph) -> dict[BufferId, OpId]:
 
 
 def _is_handed_over(graph: Graph, producer: OpId, op: OpId) -> bool:
-    """Return whether control edges lead from `producer` to `op` through ops that touch nothing."""
     waiting, seen = [op], {op}
     while waiting:
         for earlier in graph.after[waiting.pop()].tolist():

@@ -11,18 +11,12 @@ from lowtide.engine.analysis.problem import Order
 class LongestPath:
     """Start the sources with the longest path to the end first; after each, run the ops that it makes ready.
 
-    The longest paths from all sources to a common target form a tree. A walk of the tree from the target, higher
-    children first, gives the order of sources. Ready ops run before any new source.
-
-    Ties fall as in the original. Of equally long paths, it takes the path whose op first gave the next op its final
-    length, in a queue of improved ops that restarts for every source. Of equally high children, it takes the path
-    merged last. Of ready ops, it takes those that follow the source listed last, and of these the last op in the hash
-    set of its followers.
+    The longest paths from all sources to a common target form a tree. A walk from the target, higher children first,
+    gives the order of sources. All ties fall as in the original.
 
     Source: Caffe2 memonger, topological_sort_traversal_longest_path, as in torch 1.11.0, with networkx 3. Mended: the
     original fails where paths split and meet again. There, and beyond `max_work`, the order is that of
-    `LongestPathMerged`.
-    Complexity: O(s n e) at worst for s sources, usually one walk of its followers per source.
+    `LongestPathMerged`. Complexity: O(s n e) at worst for s sources, usually one walk of its followers per source.
     Guarantees: none on the peak; sizes are ignored.
     """
 

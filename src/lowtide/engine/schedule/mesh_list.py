@@ -13,17 +13,15 @@ class MeshList:
     """Run next the ready op that frees the most bytes; ties go to the smaller op name.
 
     The figure is the bytes of buffers last used by the op, minus the bytes of its results that stay. A result without
-    users counts 0 unless it is an output, as the original's test requires. Scratch and callees are ignored. Donated
-    inputs count as freed by their last user.
+    users counts 0 unless it is an output. Scratch and callees are ignored. Donated inputs count as freed by their last
+    user.
 
-    Source: Mesh-TensorFlow, auto_mtf/scheduler.py, method LIST. Mended in two places. The original does not update the
-    priority of an op if the *output* of the op just run is final, instead of the input with the fallen use count. And
-    an op that is the only user of a tensor and reads it twice frees it twice there.
-    Complexity: O((n + e) log n). Guarantees: none on the peak.
+    Source: Mesh-TensorFlow, auto_mtf/scheduler.py, method LIST. Mended in two places: the original tests the *output*
+    of the op just run before it updates a priority, instead of the input, and frees a tensor twice that its only user
+    reads twice. Complexity: O((n + e) log n). Guarantees: none on the peak.
     """
 
     original: bool = False
-    """Whether to keep the original's defects."""
 
     def order(self, problem: Problem) -> Order:
         graph = problem.graph

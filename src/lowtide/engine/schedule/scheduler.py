@@ -16,7 +16,7 @@ class Scheduler(Protocol):
     """
 
     def order(self, problem: Problem) -> Order:
-        """Return all ops of `problem.graph` in a valid topological order, int32, shape (ops,)."""
+        """Return all ops of `problem.graph` in a topological order, int32, shape (ops,)."""
         ...
 
 
@@ -32,10 +32,7 @@ class Given:
 
 
 def compare_key(graph: Graph, peaks: Iterable[int]) -> tuple[int, int]:
-    """Return the sort key of an order, in bytes, from its peaks per memory space.
-
-    First the excess over all capacities, persistent buffers included, then the sum of the peaks.
-    """
+    """Return an order's sort key: the excess over all capacities, then the sum of the peaks, in bytes."""
     limited = any(space.capacity_bytes is not None for space in graph.spaces)
     persistent = graph.persistent_bytes() if limited else {}
     excess = total = 0
@@ -47,6 +44,6 @@ def compare_key(graph: Graph, peaks: Iterable[int]) -> tuple[int, int]:
 
 
 def best_of(problem: Problem, schedulers: Sequence[Scheduler]) -> Order:
-    """Return the order with the least memory by simulation; the earlier scheduler wins a tie."""
+    """Return the order with the least memory; the earlier scheduler wins a tie."""
     orders = (scheduler.order(problem) for scheduler in schedulers)
     return min(orders, key=lambda order: compare_key(problem.graph, problem.evaluate(order).peaks.tolist()))

@@ -36,7 +36,6 @@ class Search:
         progress: Report | None = None,
         keep: Callable[[Order], None] | None = None,
     ) -> Solution:
-        """Return the result of `lowtide.engine.search.solve`."""
         return solve(
             problem,
             _seeds(problem, progress),

@@ -18,9 +18,8 @@ class SchedulerRow:
     """A scheduler of lowtide. Its docstring describes it in the documentation."""
 
     target: str
-    """The class, as "module:Class"."""
     role: Literal["seed", "rival", "skipped"] = "seed"
-    """Its use by `search`: to start from, to compare with at the end because it is close to a seed, or none."""
+    """Its use by `search`: to start from, to compare with at the end, or none."""
 
 
 SCHEDULERS: Mapping[str, SchedulerRow] = {
@@ -43,12 +42,12 @@ SCHEDULERS: Mapping[str, SchedulerRow] = {
 
 
 def scheduler_names() -> tuple[str, ...]:
-    """Return the names of all schedulers: the table's in its order, then third-party ones, sorted."""
+    """Return the names in the table's order, then third-party ones, sorted."""
     return (*SCHEDULERS, *sorted(_third_party()))
 
 
 def scheduler(name: str) -> Scheduler:
-    """Return the scheduler of this name with its default settings.
+    """Return a scheduler with its default settings.
 
     Raises UsageError for an unknown name, and for a third-party entry that cannot be loaded.
     """

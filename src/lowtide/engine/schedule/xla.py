@@ -16,8 +16,7 @@ class XlaList:
     defined bytes; for while, call and conditional, this peak replaces the result. Buffers without a producer count 0,
     and outputs are never freed.
 
-    Source: XLA, hlo_memory_scheduler.cc, ListMemoryScheduler. Mended: later versions of the original ignore callees,
-    which count here as in the first version.
+    Source: XLA, hlo_memory_scheduler.cc, ListMemoryScheduler. Mended: callees count, unlike in later versions.
     Complexity: O((n + e) log n). Guarantees: none on the peak.
     """
 
@@ -30,12 +29,10 @@ class XlaDfs:
     """Depth-first post-order that visits operands with many extra users first, then large ones, then by op name.
 
     Extra users of an op are its users minus one, plus those of its operands. Its size is its allocated bytes, plus the
-    sizes of its operands. Both count a shared ancestor once per path; extra users are capped at the number of ops,
-    sizes at the bytes seen. All sinks hang below one root. Control predecessors are visited among the operands, but not
-    summed.
+    sizes of its operands. Both count a shared ancestor once per path. Control predecessors are visited among the
+    operands, but not summed.
 
-    Source: XLA, hlo_memory_scheduler.cc, DFSMemoryScheduler.
-    Complexity: O(n log n + e). Guarantees: none on the peak.
+    Source: XLA, hlo_memory_scheduler.cc, DFSMemoryScheduler. Complexity: O(n log n + e). Guarantees: none on the peak.
     """
 
     def order(self, problem: Problem) -> Order:

@@ -1,12 +1,7 @@
 """Find the order with the least peak, and prove a lower bound by minimum cuts and exact search.
 
-`solve` starts from the orders of all schedulers, bounds the peak by closure cuts, moves ops along these cuts, and
-closes the remaining gap by exact search for budgets in between. `fit_order` moves as few ops as possible to meet a
-budget.
-
-A `Proof` records why the bound holds. `check_proof` rechecks it with the modules `check_*` and `plain_*` only, in plain
-Python from the definition of live bytes. A new way to raise a bound needs its own step there. `check_cost` rechecks
-bounds of the extra cost, which `engine.recompute` and `engine.offload` prove by cases of linear programs.
+A `Proof` records why the bound holds. `check_proof` and `check_cost` recheck it with the modules `check_*` and
+`plain_*` only, in plain Python from the definition of live bytes. A new way to raise a bound needs its own step there.
 """
 
 from lowtide.engine.search.certificate import Certificate, CheckedClaim, check_certificate

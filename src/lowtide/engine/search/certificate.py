@@ -24,12 +24,11 @@ from lowtide.engine.search.proof import Proof
 from lowtide.engine.search.proof_of_cost import CostProof
 
 _ROUNDING = 1e-12
-"""Rounding error of a sum of costs, relative to their total."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedClaim:
-    """A plan's claim, and whether it was shown without the code that found it."""
+    """A plan's claim, and whether it is shown."""
 
     claim: Claim
     is_shown: bool
@@ -42,15 +41,14 @@ class Certificate:
     claims: Sequence[CheckedClaim]
     bounds: Sequence[CheckedBound]
     extra_cost: float | None
-    """The confirmed bound, infinite if no plan fits; None without a proof."""
+    """Infinite if no plan fits; None without a proof."""
 
 
 def check_certificate(graph: Graph, plan: Plan, proof: Proof | None) -> Certificate:
     """Return a verified plan's claims with whether each is shown, and the checked bounds of its proof.
 
-    The proof shows claims about all orders and about the extra cost; the bytes of each op show claims about all reruns.
     A claim about an arena is shown if the peak is as large, one about an extra cost if it is 0. Without claims, the
-    plan's bounds count as claims. Raises ProofError if plan and proof contradict one another, and as `check_proof`.
+    plan's bounds count. Raises ProofError if plan and proof contradict one another, and as `check_proof`.
     """
     checked: Sequence[CheckedBound] = ()
     if proof is not None:
@@ -80,7 +78,6 @@ def check_certificate(graph: Graph, plan: Plan, proof: Proof | None) -> Certific
 
 
 def _checked_cost(graph: Graph, plan: Plan, proof: Proof, cost: CostProof) -> float:
-    """Return the confirmed bound of the extra cost. Raises ProofError if the plan contradicts it."""
     confirmed = check_cost(graph, cost, in_place=proof.in_place)
     copies = bool((plan.kinds == StepKind.COPY_OUT).any())
     if _is_of_proof(plan, cost) and not copies and not cost.seconds:
@@ -94,7 +91,6 @@ def _checked_cost(graph: Graph, plan: Plan, proof: Proof, cost: CostProof) -> fl
 
 
 def _is_of_proof(plan: Plan, cost: CostProof) -> bool:
-    """Return whether a plan's order of first runs is that of a proof, and its peak within the budget."""
     first_runs = tuple(dict.fromkeys(plan.order().tolist()))
     return first_runs == cost.order and plan.peak_bytes.get(cost.space, 0) <= cost.budget_bytes
 
@@ -104,7 +100,6 @@ def _class_of(cost: CostProof) -> PlanClass:
 
 
 def _is_shown_cost(plan: Plan, claim: Claim, proof: Proof | None, confirmed: float | None) -> bool:
-    """Return whether a claim about the extra cost is shown: for the same class, order of first runs and pairs."""
     if claim.at_least == 0:
         return True
     if proof is None or proof.cost is None or confirmed is None or claim.over != _class_of(proof.cost):
@@ -135,14 +130,12 @@ def _refuse_contradictions(graph: Graph, plan: Plan, proof: Proof) -> None:
 
 
 def _claims_of_orders(graph: Graph, plan: Plan, proof: Proof) -> Iterator[Claim]:
-    """Yield the plan's claims about all orders; without claims, its bounds."""
     for claim in plan.claims or _plain_claims(graph, plan, in_place=proof.in_place):
         if claim.over == "orders" and (plan.claims or is_of_class(plan, claim, graph.n_ops)):
             yield claim
 
 
 def _plain_claims(graph: Graph, plan: Plan, *, in_place: bool) -> Iterator[Claim]:
-    """Yield a plan's bounds as claims of its narrowest class."""
     copies = bool((plan.kinds == StepKind.COPY_OUT).any())
     reruns = int((plan.kinds == StepKind.RUN).sum()) > graph.n_ops
     for space, least in plan.lower_bound_bytes.items():
@@ -174,9 +167,9 @@ def _is_shown(
 
 
 def check_cost(graph: Graph, proof: CostProof, *, in_place: bool) -> float:
-    """Return a proof's confirmed bound, infinite if it shows that no plan fits.
+    """Return a proof's bound once confirmed, infinite if it shows that no plan fits.
 
-    The bound is that of exact arithmetic, to the nearest double. Raises ProofError if the cases do not show it.
+    Uses exact arithmetic. Raises ProofError if the cases do not show the bound.
     """
     names = [space.name for space in graph.spaces]
     order = np.asarray(proof.order, np.int32)
@@ -204,7 +197,6 @@ def check_cost(graph: Graph, proof: CostProof, *, in_place: bool) -> float:
 
 
 def _rounded_up(least: Fraction, proof: CostProof) -> Fraction:
-    """Return a bound, rounded up if all costs are multiples of the smallest one. Stalls are not."""
     costs = [Fraction(cost) for cost in proof.costs if cost > 0]
     unit = min(costs, default=Fraction(0))
     if not unit or proof.seconds or any(cost % unit for cost in costs):

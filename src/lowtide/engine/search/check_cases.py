@@ -1,7 +1,7 @@
 """Recheck the least cost of an integer program over cases, in exact arithmetic.
 
-Multipliers of rows bound the cost of all solutions in a box: the cost less the combined row is separable, so its least
-value over the box is a sum over columns. Source: Neumaier and Shcherbina (2004).
+Multipliers of rows bound the cost in a box: the cost less the combined row is separable, so its least value is a sum
+over columns. Source: Neumaier and Shcherbina (2004).
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -38,7 +38,7 @@ class ExactProgram(Protocol):
 
     @property
     def counted(self) -> Collection[Name]:
-        """Columns that count without a row with a multiplier. Others cost at least 0 in every solution."""
+        """Columns that count without a multiplier. Others cost at least 0 in every solution."""
         ...
 
     def row(self, name: Name) -> ExactRow: ...
@@ -46,7 +46,7 @@ class ExactProgram(Protocol):
 
 
 class CaseError(Exception):
-    """Raised for cases that do not cover all solutions, or that show nothing."""
+    """Raised if cases do not cover all solutions or show nothing."""
 
 
 def least_cost(
@@ -54,8 +54,7 @@ def least_cost(
 ) -> Fraction | None:
     """Return a lower bound on the cost of all integer solutions, None if there are none.
 
-    Raises CaseError if the cases do not cover all solutions or a row or column is unknown. Complexity: O(terms of the
-    rows used), on exact numbers.
+    Raises CaseError for incomplete cases and unknown rows or columns. O(terms of the rows used), on exact numbers.
     """
     checker = _Checker(program, rows, columns)
     least: Fraction | None = None
@@ -97,7 +96,6 @@ class _Checker:
         return self._columns[name]
 
     def split(self, case: SplitCase, box: dict[Name, tuple[Exact, Exact]]) -> list[dict[Name, tuple[Exact, Exact]]]:
-        """Return both cases' boxes, the first one last."""
         if case.column >= len(self._column_names):
             raise CaseError(f"column {case.column} is unknown")
         name = self._column_names[case.column]
@@ -109,7 +107,6 @@ class _Checker:
         return [{**box, name: (above, upper)}, {**box, name: (lower, below)}]
 
     def close(self, case: ClosedCase, box: Mapping[Name, tuple[Exact, Exact]]) -> Fraction | None:
-        """Return the least cost that the multipliers show in a box, None if it has no solution."""
         if len(case.rows) != len(case.duals):
             raise CaseError("a case has as many rows as multipliers")
         if any(lower > upper for lower, upper in box.values()):

@@ -14,7 +14,6 @@ from lowtide.engine.search.plain_program import PlainProgram
 from lowtide.engine.search.proof import CutFlow
 
 _MOST_BYTES = 2**62
-"""Limit on the sum of a flow, so that no sum overflows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,8 +82,7 @@ def needed_after(cut: Cut, before: NDArray[np.bool_]) -> int:
 def least_needed(program: PlainProgram, op: OpId, dependencies: Sequence[tuple[OpId, OpId]] = ()) -> int:
     """Return the least of `needed_after` over all closed sets by a maximum flow, INFINITE or more without one.
 
-    `dependencies` are further pairs (earlier, later). Executed ops are on the source side. A buffer's node is there too
-    at no cost if all ops before its free have run; its maker without it costs the buffer's size.
+    `dependencies` are further pairs (earlier, later). Executed ops are on the source side of the flow.
     """
     cut = cut_of(program, op)
     flow = PlainMaxFlow(program.n_ops + 2)
@@ -110,7 +108,6 @@ def _fixed_bytes(program: PlainProgram, op: OpId) -> int:
 
 
 def _single_operands(program: PlainProgram, op: OpId) -> dict[BufferId, BufferId]:
-    """Return results with only one possible operand, with this operand."""
     operands: dict[BufferId, list[BufferId]] = {}
     for read, written in program.pairs_of(op):
         operands.setdefault(written, []).append(read)
@@ -120,11 +117,8 @@ def _single_operands(program: PlainProgram, op: OpId) -> dict[BufferId, BufferId
 def least_by_flow(structure: Structure, cut: Cut, flow: CutFlow) -> int | None:
     """Return the bytes that a flow shows an op to need in any order, None if it is invalid.
 
-    By weak duality of flows and cuts (Ford and Fulkerson, 1956). Bytes move from a buffer's maker to ops that must run
-    before its free, at most its size, and from an op to its predecessors. They start at ancestors of `op`, end at its
-    descendants, and other ops pass them on. Bytes leave a closed set of executed ops only through live buffers, so
-    these hold at least the bytes that end. Buffers live for every set count in full and move nothing. Complexity: O((n
-    + e) log e).
+    By weak duality of flows and cuts (Ford and Fulkerson, 1956): bytes leave a closed set of executed ops only through
+    live buffers, so these hold at least the bytes that end at descendants of `op`. O((n + e) log e).
     """
     uses, waits = flow.uses, flow.dependencies
     if sum(map(sum, (uses.bytes, waits.bytes))) > _MOST_BYTES:

@@ -35,10 +35,9 @@ class CheckedBound:
 def check_proof(graph: Graph, proof: Proof, *, max_examined: int = MAX_EXAMINED) -> Sequence[CheckedBound]:
     """Return the confirmed bounds of a proof, per memory space.
 
-    Cuts are confirmed by the proof's flow, or else by a maximum flow; optimal peaks are recomputed. A refuted budget is
-    confirmed by replaying its log, or else by trying all orders, within `max_examined` ops. Raises ProofError for a
-    proof that does not show its claims, and FingerprintError for the proof of another graph. Complexity: O(e log e) on
-    arrays per space, one flow per log line in Python, plus the examined ops.
+    A cut is confirmed by the proof's flow or a maximum flow, a refuted budget by its log or by trying all orders,
+    within `max_examined` ops. Raises ProofError for a proof that does not show its claims, FingerprintError for the
+    proof of another graph. O(e log e) per space, one flow per log line, plus the examined ops.
     """
     return _check(graph, proof, proof.callees, max_examined, {})
 
@@ -110,7 +109,6 @@ def _check_space(
 
 
 def _check_cut(program: PlainProgram, proof: SpaceProof) -> int:
-    """Return the bytes of the cut, or of the edges if its flow takes too much work."""
     if proof.op is None:
         if proof.before or proof.flow is not None or proof.cut_bytes != program.at_the_edges():
             raise _wrong(proof, f"inputs and outputs need exactly {program.at_the_edges()} bytes")

@@ -25,12 +25,10 @@ def is_refuted(program: PlainProgram, budget_bytes: int, log: Sequence[Line]) ->
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """Assumptions about an order within the budget."""
-
     dependencies: tuple[tuple[OpId, OpId], ...] = ()
     first: tuple[OpId, ...] = ()
     last: tuple[OpId, ...] = ()
-    """The last ops, from the end."""
+    """From the end."""
 
 
 class _Replay:
@@ -46,7 +44,6 @@ class _Replay:
         self._others: list[_Case] = []  # open cases, the next one last
 
     def apply(self, line: Line) -> bool:
-        """Apply a line and return whether it is valid here."""
         case, n_ops = self._case, self.program.n_ops
         if any(op >= n_ops for op in _ops_of(line)):
             return False
@@ -77,7 +74,6 @@ class _Replay:
         return follows
 
     def _open_cases(self, cases: Sequence[_Case]) -> None:
-        """Continue with the first given case, else the next open one."""
         self._others += reversed(cases)
         self.ended = not self._others
         if self._others:
@@ -115,7 +111,6 @@ class _Replay:
         return bool(middle) and all(live - net + more > self.budget_bytes for more, net in runs)
 
     def _run(self, op: OpId, before: AbstractSet[OpId]) -> tuple[int, int]:
-        """Return the bytes added during the run, and net."""
         return self.program.run(op, sum(1 << earlier for earlier in before))
 
     def _settle_first(self, ops: Sequence[OpId]) -> bool:
@@ -188,8 +183,8 @@ def least_live(
 ) -> int:
     """Return the least live bytes after `executed` and any of the `free` ops that together are closed.
 
-    Closed sets obey the program and `dependencies` (earlier, later). A minimum cut, with executed ops on the source
-    side. A buffer's node is there too at no cost if all its users are; its producer without it costs the buffer's size.
+    Closed sets obey the program and `dependencies` (earlier, later). One minimum cut, with executed ops on the source
+    side.
     """
     flow = PlainMaxFlow(2)
     node = {op: flow.add_node() for op in free}

@@ -13,15 +13,15 @@ from lowtide.engine.graph import Rows
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClosureCut:
-    """The least memory at which an op can run."""
+    """The least memory of an op."""
 
     peak_bytes: int
     before: NDArray[np.bool_]
-    """Mask of the ops before it in an order that attains `peak_bytes`."""
+    """Mask of ops before it in an order that attains `peak_bytes`."""
 
 
 def run_after_cut(order: Order, place: Place, cut: ClosureCut) -> Order:
-    """Return the order with exactly the ops before the cut, then the op at `place`, then the rest."""
+    """Return the order of the ops before the cut, the op at `place`, and the rest."""
     before = cut.before[order]
     after = ~before
     after[place] = False
@@ -29,7 +29,7 @@ def run_after_cut(order: Order, place: Place, cut: ClosureCut) -> Order:
 
 
 class ClosureCuts:
-    """Closure cuts by op and memory space, and their work."""
+    """Closure cuts by op and memory space."""
 
     def __init__(self, problem: Problem) -> None:
         self._cutters = [
@@ -39,7 +39,6 @@ class ClosureCuts:
         self.work = 0
 
     def of(self, op: OpId, space: SpaceId) -> ClosureCut:
-        """Return an op's cut in a memory space, by one flow."""
         found = self._found.get((op, space))
         if found is None:
             peak, before, work = self._cutters[space].cut(op)
@@ -49,13 +48,12 @@ class ClosureCuts:
 
 
 class HeldBackCuts:
-    """Closure cuts with other ops held back, and their work."""
+    """Closure cuts with other ops held back."""
 
     def __init__(self, problem: Problem, space: SpaceId) -> None:
         predecessors = problem.graph.structure.predecessors
         self.work = 0
         self.added = _least_added_bytes(problem, space)
-        """Bytes that ops allocate with all their in-place pairs used."""
         self._problem = problem
         self._space = space
         self._earlier = predecessors.values

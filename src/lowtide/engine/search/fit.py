@@ -13,7 +13,7 @@ from lowtide.engine.analysis.problem import Order, Problem
 
 
 class Fit(IntEnum):
-    """Result of a search within a budget, numbered as in the native kernel."""
+    """Result of a search, numbered as in the native kernel."""
 
     FOUND = 0
     IMPOSSIBLE = 1
@@ -33,17 +33,15 @@ class FitOutcome:
 
     @property
     def limited_space(self) -> int | None:
-        """The limited memory space, if exactly one is."""
         limited = [space for space, most in enumerate(self.budget) if most < UNLIMITED]
         return limited[0] if len(limited) == 1 else None
 
 
 def find_fit(problem: Problem, limits: Sequence[int], preference: Order, most_work: int) -> FitOutcome:
-    """Search for an order within a limit in bytes per memory space; `UNLIMITED` is no limit.
+    """Search for an order within limits in bytes per memory space; `UNLIMITED` is no limit.
 
-    Deduces dependencies that every such order obeys, then searches executed sets depth first, each at most once (native
-    kernel `fit_search`). Ties follow `preference`. Ctrl-C raises KeyboardInterrupt. Guarantees: exact unless stopped
-    after about `most_work` units of work; deterministic.
+    Depth first over executed sets, with deduced dependencies. Ties follow `preference`. Ctrl-C raises
+    KeyboardInterrupt. Exact unless stopped after about `most_work` units; deterministic.
     """
     edges = np.array([bytes_at_the_edges(problem.graph, space) for space in range(len(limits))], np.int64)
     asked = np.array(limits, np.int64)

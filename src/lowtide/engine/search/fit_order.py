@@ -22,9 +22,7 @@ _MOST_TRIES = 2_000
 _MOST_CUT = 200
 _MOST_REPAIRED = 40
 _TRY_WORK = 500
-"""Work of evaluating one order, in units per op."""
 _State = tuple[int, int]
-"""The executed set as bits, and the place of the last unmoved op."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -36,12 +34,10 @@ class FittedOrder:
     moved: int = 0
     """Ops outside a longest common subsequence with the given order."""
     least_moved: int = 0
-    """Lower bound of moved ops within the budget; equal to `moved` if proven minimal."""
+    """Lower bound; equal to `moved` if proven minimal."""
     reason: LowerBound | None = None
-    """If impossible: the op or the edges that exceed the budget in every order, with the ops that best run before. None
-    if only exact search refuted the budget. `bound_holders` lists the forced live buffers."""
+    """If impossible: the op or edges over the budget in every order; None if only exact search refuted it."""
     refuted: FitOutcome | None = None
-    """The outcome of exact search if it refuted the budget."""
 
 
 def fit_order(
@@ -49,10 +45,8 @@ def fit_order(
 ) -> FittedOrder:
     """Return an order within a budget that moves few ops of `given`, or prove that there is none.
 
-    Problems solved by few moves are solved exactly (`fewest_moves`). Otherwise the given order is repaired along
-    minimum cuts. The nearest of the result and the orders in `known` is used, or an order from exact search. Then ops
-    move back to their given places while the budget holds. Guarantees: deterministic. Ctrl-C raises KeyboardInterrupt
-    until some order fits, then returns the best order found.
+    Few moves are found exactly (`fewest_moves`). Deterministic. Ctrl-C raises KeyboardInterrupt until some order fits,
+    then returns the best order found.
     """
     checks = _BudgetChecks(problem, budget)
     if checks.fits(given):
@@ -108,7 +102,6 @@ class _BudgetChecks:
         return None
 
     def nearest(self, order: Order, given: Order, most_work: int) -> Order:
-        """Move an order nearer to the given one within the budget; Ctrl-C returns the best order found."""
         best = [order]
 
         def keep(nearer: Order) -> bool:
@@ -125,7 +118,6 @@ class _BudgetChecks:
 
 
 def _repair(checks: _BudgetChecks, given: Order, cuts: ClosureCuts, most_work: int) -> Order | None:
-    """Move ops behind their cuts while the bytes above the budget decrease; return None if stuck."""
     order, excess = given, checks.excess(given)
     tries = 0
     while excess.any():
@@ -146,8 +138,7 @@ def _repair(checks: _BudgetChecks, given: Order, cuts: ClosureCuts, most_work: i
 def fewest_moves(problem: Problem, budget: Budget, given: Order, max_examined: int) -> tuple[Order | None, int]:
     """Return the order within a budget that moves the fewest ops, if found, and a lower bound of moved ops.
 
-    Dijkstra over pairs of an executed set and the last unmoved op. An op after all unmoved ones in the given order may
-    stay unmoved; all ops that it overtakes must move. Stops after about `max_examined` examined ops.
+    Dijkstra over executed sets and the last unmoved op. Stops after about `max_examined` examined ops.
     """
     limits = budget.limits
     spaces = range(len(limits))

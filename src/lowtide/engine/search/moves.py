@@ -16,9 +16,9 @@ _SWAPS_PER_ORDER = 2_000
 
 
 def moved_ops(order: Order, given: Order) -> list[int]:
-    """Return a minimal set of ops to move to turn one order into the other, in the given order.
+    """Return a minimal set of ops to move to turn one order into the other, in the given order. O(n log n).
 
-    The others are a longest common subsequence. Complexity: O(n log n).
+    The others are a longest common subsequence.
     """
     place = np.empty(len(given), np.int64)
     place[given] = np.arange(len(given))
@@ -44,9 +44,8 @@ def bring_nearer(
 ) -> Order:
     """Move an order's ops back to their given places while `accepts` accepts the result.
 
-    Moved ops return in blocks that are halved down to single ops (delta debugging, Zeller 1999). A block goes next to
-    its given predecessor or successor. Tries at most `most_tries` orders. Guarantees: valid, never farther away, and
-    accepted unless it is `order` itself.
+    Delta debugging (Zeller 1999) over blocks of moved ops. Tries at most `most_tries` orders. Valid, never farther
+    away, and accepted unless it is `order` itself.
     """
     moved = moved_ops(order, given)
     size = max(1, len(moved) // 2)
@@ -99,8 +98,7 @@ def _move_back(order: Order, given: Order, moved: Sequence[int], block: Sequence
 def equal_orders(problem: Problem, solution: Solution, count: int) -> Iterator[Order]:
     """Yield up to `count` distinct orders within the solution's peak in every memory space.
 
-    First the solution's order, then the same order nearer to program order, then results of exact search with various
-    ties, last the solution with neighbors swapped. Computed on demand. Deterministic.
+    Starts with the solution's order. Computed on demand. Deterministic.
     """
     seen: set[bytes] = set()
     for order in _candidates(problem, solution):

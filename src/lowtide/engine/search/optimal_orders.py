@@ -30,10 +30,8 @@ class GraphPart(NamedTuple):
 def tree_order(problem: Problem) -> Order | None:
     """Return an optimal order, or None unless the graph is a forest of in-trees in one memory space.
 
-    Every op must have at most one successor, and every freed buffer at most one user.
-
-    Source: Liu, "An application of generalized tree pebbling to sparse matrix factorization" (1987).
-    Complexity: O(n log n). Guarantees: optimal.
+    Every op must have at most one successor, and every freed buffer at most one user. O(n log n). Source: Liu, "An
+    application of generalized tree pebbling to sparse matrix factorization" (1987).
     """
     order = _native.tree_order(problem.native, problem.in_place)
     return order if len(order) == problem.graph.n_ops else None
@@ -42,17 +40,12 @@ def tree_order(problem: Problem) -> Order | None:
 def series_parallel_order(problem: Problem) -> Order | None:
     """Return an optimal order, or None unless the graph is series-parallel in one memory space.
 
-    Between a source and a sink, the dependencies must reduce to one edge (see `decompose`). Every freed buffer must
-    have one user after all its other users. Scratch, in-place pairs, control edges, donated inputs and outputs are
-    supported.
-
-    Every part is a list of uninterrupted segments, most urgent first. Parallel parts merge by urgency. In series, a
-    segment joins the next one if it is no more urgent.
+    Dependencies must reduce to one edge (see `decompose`), and every freed buffer must have one user after all its
+    others. Supports scratch, in-place pairs, control edges, donated inputs and outputs.
 
     Source: Abdel-Wahab and Kameda, "Scheduling to minimize maximum cumulative cost subject to series-parallel
     precedence constraints" (1978); Kayaaslan, Lambert, Marchal and Uçar, "Scheduling series-parallel task graphs to
-    minimize peak memory" (2018).
-    Complexity: O(n log n) for shallow nesting, O(n^2) at worst. Guarantees: optimal.
+    minimize peak memory" (2018). O(n log n) for shallow nesting, O(n^2) at worst.
     """
     graph = problem.graph
     if len(graph.spaces) != 1 or not 0 < graph.n_ops <= _MOST_OPS:
@@ -82,7 +75,6 @@ def _frees_are_fixed(problem: Problem, parts: Sequence[GraphPart]) -> bool:
 
 
 def _steps(problem: Problem) -> tuple[list[int], list[int]]:
-    """Return each op's bytes added during its run, and net."""
     graph, structure = problem.graph, problem.graph.structure
     last = _last_users(problem)
     net = np.zeros(graph.n_ops, np.int64)
@@ -99,7 +91,6 @@ def _steps(problem: Problem) -> tuple[list[int], list[int]]:
 
 class _Segment(NamedTuple):
     keeps: bool
-    """Whether bytes remain at the end; segments without come first."""
     urgency: int
     """Peak if no bytes remain, else the negative fall from peak to end."""
     first: OpId
@@ -109,8 +100,6 @@ class _Segment(NamedTuple):
 
 
 class _Segments:
-    """Builds parts from segments; `next_op` links the ops of each."""
-
     def __init__(self, hills: Sequence[int], nets: Sequence[int]) -> None:
         self.hills = hills
         self.nets = nets
@@ -141,7 +130,6 @@ class _Segments:
         return order
 
     def in_series(self, left: deque[_Segment], right: deque[_Segment]) -> deque[_Segment]:
-        """Return the segments of two parts in series, most urgent first. O(segments joined + the fewer)."""
         joined: deque[_Segment] = deque()
         while right and (joined or left) and _no_more_urgent((joined or left)[-1], right[0]):
             joined = deque((self.join((joined or left).pop(), right.popleft()),))
@@ -171,9 +159,7 @@ def _no_more_urgent(segment: _Segment, following: _Segment) -> bool:
 def decompose(predecessors: Rows) -> list[GraphPart] | None:
     """Return the parts of a series-parallel graph, each after its own parts, or None for another graph.
 
-    Between a source and a sink, two edges between the same ops become one parallel part, and an op with one edge in and
-    one edge out becomes a part in series, until one edge remains. Source: Valdes, Tarjan and Lawler, "The recognition
-    of series parallel digraphs" (1982). O(n + e) expected.
+    Source: Valdes, Tarjan and Lawler, "The recognition of series parallel digraphs" (1982). O(n + e) expected.
     """
     n_ops = len(predecessors)
     if len(predecessors.values) > 2 * n_ops:  # a series-parallel graph has fewer edges
@@ -214,7 +200,6 @@ def decompose(predecessors: Rows) -> list[GraphPart] | None:
 
 
 def _places(parts: Sequence[GraphPart], n_ops: int, *, mirrored: bool) -> list[Place]:
-    """Return the place of every op in an order, with parallel parts from left to right or mirrored."""
     places = [0] * n_ops
     reached = 0
     waiting: list[tuple[OpId, int]] = [(EMPTY, len(parts) - 1)]

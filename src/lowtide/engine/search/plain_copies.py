@@ -30,10 +30,6 @@ class PlainCopies(PlainReruns):
 
     @cached_property
     def _link(self) -> tuple[SpaceId, Fraction, Fraction]:
-        """The first space with copies in both directions, and the seconds per byte to it and back.
-
-        Raises KeyError if there is none.
-        """
         spaces = self.program.graph.spaces
         for number, other in enumerate(spaces[1:], 1):
             out = spaces[0].bandwidth_bytes_per_s.get(other.name, 0.0)
@@ -44,7 +40,6 @@ class PlainCopies(PlainReruns):
 
     @cached_property
     def _may_copy(self) -> list[bool]:
-        """Per buffer: made once, with all results of an op that may run twice."""
         graph, program = self.program.graph, self.program
         changed = np.bincount(np.concatenate([graph.writes.values, graph.mutates.values]), minlength=graph.n_buffers)
         once = ((graph.buffer_spaces == 0) & ~graph.exists_at_start & (changed == 1)).tolist()
@@ -57,12 +52,10 @@ class PlainCopies(PlainReruns):
 
     @cached_property
     def _copied(self) -> list[BufferId]:
-        """The buffers that a plan may choose to copy back after the place."""
         return [b for b, allowed in enumerate(self._may_copy) if allowed and self.is_kept(0, b)]
 
     @cached_property
     def _starts(self) -> list[Fraction]:
-        """Start of the run at each place without other delays, then the end."""
         starts = [Fraction(0)]
         for op in self.order:
             starts.append(starts[-1] + Fraction(self._seconds[op]))

@@ -8,7 +8,7 @@ MOST_WORK = 30_000_000
 
 
 class TooMuchWorkError(Exception):
-    """Raised, without a result, if a flow exceeds `MOST_WORK`."""
+    """Raised if a flow exceeds `MOST_WORK`."""
 
 
 class PlainMaxFlow:
@@ -68,7 +68,6 @@ class PlainMaxFlow:
         return level
 
     def _augment(self, level: list[int], next_edge: list[int]) -> int:
-        """Push along one path of increasing levels; return the amount, or 0."""
         path: list[int] = []
         node = self.SOURCE
         while node != self.SINK:

@@ -10,7 +10,7 @@ from lowtide.engine.graph.execution import transient_bytes
 def needed_in_any_plan(graph: Graph, space: str, *, in_place: bool) -> int:
     """Return the most bytes that the start, the end or an op needs in any plan. O(n + e).
 
-    An op needs kept inputs, its buffers and scratch, less results written in place. Ignores called subgraphs.
+    Subtracts results written in place. Ignores called subgraphs.
     """
     position = [each.name for each in graph.spaces].index(space)
     structure, lifetimes = graph.structure, graph.lifetimes
@@ -30,9 +30,8 @@ def needed_in_any_plan(graph: Graph, space: str, *, in_place: bool) -> int:
 def needed_to_gather(graph: Graph, space: str, *, in_place: bool) -> int:
     """Return the most bytes live while an op's last operand is made, for the best last operand.
 
-    The other operands are live then, besides the producer's buffers and scratch, less results written in place. Holds
-    for any order and any reruns, without copies to the host. Ignores called subgraphs. Complexity: O(operands *
-    accesses of their producers).
+    Holds for any order and any reruns, without copies to the host. Ignores called subgraphs. O(operands * accesses of
+    their producers).
     """
     position = [each.name for each in graph.spaces].index(space)
     structure, sizes = graph.structure, _counted_sizes(graph, position)
@@ -63,7 +62,6 @@ def _counted_sizes(graph: Graph, position: int) -> NDArray[np.int64]:
 
 
 def _usable_pairs(graph: Graph, sizes: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Return pairs that the producer may write in place."""
     pairs, owners = graph.in_place.values.reshape(-1, 2), graph.in_place.owners()[::2]
     read, written = pairs[:, 0], pairs[:, 1]
     usable = graph.freeable[read] & (graph.structure.producers[written] == owners)

@@ -6,15 +6,14 @@ from heapq import merge
 from lowtide.engine.search.plain_program import PlainProgram
 
 Segment = tuple[int, int]
-"""Peak and net bytes of consecutive ops, from their start."""
+"""Peak and net bytes of consecutive ops."""
 _Edges = dict[int, dict[int, list[Segment]]]
 
 
 def plain_tree_peak(program: PlainProgram) -> int | None:
     """Return the optimal peak, or None unless the program is a forest of in-trees in this memory space.
 
-    The operands' segments merge by urgency, the op is appended, and segments join where they are no more urgent than
-    the next. Source: Liu (1987), see `tree_order`.
+    Source: Liu (1987), see `tree_order`.
     """
     successors = [0] * program.n_ops
     for op in range(program.n_ops):
@@ -42,13 +41,12 @@ def by_urgency(subtrees: Iterable[list[Segment]]) -> Iterable[Segment]:
 
 
 def _urgency(segment: Segment) -> tuple[bool, int]:
-    """Return the sort key: by peak if no bytes remain, then by fall, deepest first."""
     hill, net = segment
     return (False, hill) if net <= 0 else (True, net - hill)
 
 
 def joined(segments: Iterable[Segment]) -> list[Segment]:
-    """Join every segment with the next one if that is at least as urgent."""
+    """Join segments with a next one that is at least as urgent."""
     done: list[Segment] = []
     for hill, net in segments:
         done.append((hill, net))
@@ -62,9 +60,7 @@ def joined(segments: Iterable[Segment]) -> list[Segment]:
 def plain_series_parallel_peak(program: PlainProgram) -> int | None:
     """Return the optimal peak, or None unless the program is series-parallel in this memory space.
 
-    For the conditions see `series_parallel_order`. Each edge carries the segments of its part. Parallel edges merge; an
-    op between two edges joins them. Source: Abdel-Wahab and Kameda (1978). Complexity: O(n^2) at worst, and n bits per
-    op.
+    See `series_parallel_order`. Source: Abdel-Wahab and Kameda (1978). O(n^2) at worst, and n bits per op.
     """
     ancestors: list[int] = []
     for earlier in program.predecessors:
@@ -119,8 +115,8 @@ def _reduced(program: PlainProgram, ancestors: list[int]) -> list[Segment] | Non
 def no_order_fits(program: PlainProgram, budget_bytes: int, max_examined: int) -> bool | None:
     """Return whether no order meets the budget, or None after about `max_examined` examined ops.
 
-    Each set of executed ops is tried once. An op that fits and does not raise live bytes runs at once: later ops find
-    no more live bytes, and lose no in-place pair.
+    An op that fits and does not raise live bytes runs at once: later ops find no more live bytes, and lose no in-place
+    pair.
     """
     if program.at_the_edges() > budget_bytes:
         return True

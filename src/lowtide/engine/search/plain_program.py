@@ -13,14 +13,14 @@ class PlainProgram:
     """One memory space of a graph. Sets of executed ops are ints, a bit per op."""
 
     def __init__(self, graph: Graph, transient: NDArray[np.int64], in_place: bool, space: SpaceId) -> None:
-        """Create a view; `transient` is scratch bytes, shape (ops, spaces)."""
+        """`transient` is scratch bytes, shape (ops, spaces)."""
         self.graph = graph
         self.structure = graph.structure
         self.n_ops = graph.n_ops
         self.bytes_here: NDArray[np.int64] = np.where(
             (graph.buffer_spaces == space) & ~graph.persistent, graph.sizes, 0
         )
-        """Bytes per buffer; 0 for persistent buffers and those in other spaces."""
+        """Bytes per buffer; 0 if persistent or in another space."""
         self._transient_here = transient[:, space]
         self._in_place = in_place
 
@@ -66,7 +66,6 @@ class PlainProgram:
         return [self.pairs_of(op) for op in range(self.n_ops)]
 
     def pairs_of(self, op: OpId) -> list[tuple[BufferId, BufferId]]:
-        """Return usable in-place pairs (read, written)."""
         graph, sizes = self.graph, self.bytes_here
         flat: list[int] = graph.in_place[op].tolist() if self._in_place else []
         pairs = dict.fromkeys(zip(flat[::2], flat[1::2], strict=True))
@@ -87,7 +86,6 @@ class PlainProgram:
         return self.bytes_of(Lifetime.INPUT) + int(self.bytes_here[counted].sum())
 
     def at_the_edges(self) -> int:
-        """Return the larger of the bytes before the first op and after the last."""
         at_the_end = self.bytes_of(Lifetime.INPUT) + self.bytes_of(Lifetime.OUTPUT)
         return max(self.live_at_start(unused=True), at_the_end)
 
@@ -114,7 +112,6 @@ class PlainProgram:
         return self.lifetimes[buffer].freeable and all(executed >> user & 1 for user in self.users[buffer])
 
     def _saved(self, op: OpId, executed: int) -> int:
-        """Return the bytes saved by in-place pairs: a maximum-weight matching."""
         takers: dict[int, list[int]] = {}
         for read, written in self.pairs[op]:
             if self._dies(read, executed):

@@ -1,7 +1,7 @@
 """The conditions that every plan with recomputation meets at counted places, in plain Python.
 
-A plan within the budget has its first runs in a base order. Stage k is the time from the first run at the counted place
-k to that at the next one, inclusive, or to the end. Columns are 0 or 1:
+Stage k lasts from the first run at the counted place k to that at the next one, inclusive, or to the end. Columns are 0
+or 1:
 
 - ("kept", k, buffer): the buffer is resident during the first run at place k, whose op neither reads nor makes it
 - ("rerun", k, op): the op is recomputed in stage k
@@ -21,7 +21,7 @@ from lowtide.engine.search.proof_of_cost import CostProof, Name
 
 
 class PlainReruns:
-    """The integer program of a base order, counted places and a budget, with rows and columns on demand."""
+    """The integer program of a base order, counted places and a budget."""
 
     counted = ()
 
@@ -32,17 +32,14 @@ class PlainReruns:
         self._place_of = {op: place for place, op in enumerate(proof.order)}
         twice: list[bool] = may_run_twice(graph).tolist()
         self._is_remade = [op >= 0 and twice[op] for op in program.producers]
-        """Per buffer, whether the op that makes it may run again."""
         self.may_run_twice = twice
 
     def first(self, buffer: BufferId) -> Place:
-        """Return the place that makes a buffer, -1 for the start."""
         producer = self.program.producers[buffer]
         return self._place_of[producer] if producer >= 0 else -1
 
     @cached_property
     def uses(self) -> list[list[Place]]:
-        """Per buffer, the places of all ops touching it, and the end for results."""
         program, end = self.program, len(self.order)
         uses = [[self._place_of[op] for op in users] for users in program.users]
         for buffer, lifetime in enumerate(program.lifetimes):
@@ -55,7 +52,6 @@ class PlainReruns:
         return self.program.graph.sizes[buffer] == 0 or self.program.lifetimes[buffer] in free
 
     def _is_pinned(self, buffer: BufferId, place: Place) -> bool:
-        """Return whether a buffer cannot be made again and is used after a place."""
         return not self._is_remade[buffer] and max(self.uses[buffer], default=-1) > place
 
     def _own(self, place: Place) -> set[BufferId]:
@@ -66,7 +62,6 @@ class PlainReruns:
         return [pair for pair in self.program.pairs[self.order[place]] if not self._is_pinned(pair[0], place)]
 
     def may_rerun(self, op: OpId, place: Place) -> bool:
-        """Return whether an op may be recomputed after a place: what it reads is not overwritten, and it fits."""
         if not self.may_run_twice[op] or self._place_of[op] > place:
             return False
         reads: list[BufferId] = self.program.graph.reads[op].tolist()
@@ -91,7 +86,6 @@ class PlainReruns:
         return frozenset(b for b, lifetime in enumerate(self.program.lifetimes) if lifetime == Lifetime.INPUT)
 
     def _needs_to_rerun(self, op: OpId) -> int:
-        """Return the least bytes during a run of an op: inputs and its own buffers, less results written in place."""
         program, sizes = self.program, self.program.sizes
         own = {*program.touches[op], *program.allocates[op]} - self._inputs
         spared = sum(sizes[buffer] for buffer in {written for _, written in program.pairs[op]})
@@ -153,7 +147,6 @@ class PlainReruns:
         return self.first(buffer) <= self.places[k] and any(self.places[k] < use <= end for use in self.uses[buffer])
 
     def _available(self, k: int, buffer: BufferId, if_one: Name | None) -> ExactRow:
-        """Return: the buffer is there after place k or recomputed in stage k, if a column is 1 or always."""
         place, terms, least = self.places[k], dict[Name, int](), 1
         if if_one is not None:
             terms[if_one], least = -1, 0
@@ -175,7 +168,6 @@ class PlainReruns:
         return ExactRow(terms, least, None)
 
     def _other_sources(self, k: int, buffer: BufferId) -> Sequence[Name]:
-        """Return columns of other ways to make a buffer available after place k."""
         del k, buffer
         return ()
 

@@ -85,7 +85,7 @@ class RefutedBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     budget_bytes: _Bytes
     at_least_bytes: _Bytes
     log: tuple[Line, ...] = ()
-    """Steps that show the bound; if empty, see `check_proof`."""
+    """Steps that show the bound, if any."""
 
 
 class Moves(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -95,7 +95,7 @@ class Moves(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class CutFlow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A maximum flow for an op's least memory; see `least_by_flow`."""
+    """A maximum flow, see `least_by_flow`."""
 
     uses: Moves
     """From buffers to ops that must precede their free; the op itself represents the end."""
@@ -110,14 +110,14 @@ class SpaceProof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     op: _Id | None
     """The op that needs `cut_bytes` in any order; None for inputs and outputs."""
     before: tuple[_Id, ...]
-    """Ascending: the closed set before `op` for which it needs least."""
+    """Closed set before `op` for which it needs least, ascending."""
     cut_bytes: _Bytes
     flow: CutFlow | None = None
-    """Shows that `op` never needs less; None if not requested."""
+    """Shows that `op` never needs less."""
     tree_bytes: _Bytes | None
     """The optimal peak of a tree or series-parallel graph."""
     refuted: tuple[RefutedBudget, ...]
-    """Budgets in the order of refutation."""
+    """In the order of refutation."""
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -132,7 +132,7 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     cost: CostProof | None = None
     """Shows a lower bound of the extra cost of recomputation."""
     callees: dict[str, "Proof"] = {}
-    """Proofs for all graphs called directly or indirectly, without callees of their own."""
+    """Proofs of all graphs called directly or indirectly, without callees of their own."""
 
     @property
     def bound_bytes(self) -> Mapping[str, int]:
@@ -142,11 +142,7 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 def prove(
     problem: Problem, cuts: Sequence[LowerBound], refuted: Sequence[FitOutcome] = (), *, tree_bytes: int | None = None
 ) -> Proof:
-    """Return the proof of a problem's bounds. O(n), plus the bounds of every callee.
-
-    `cuts` are the bounds of `lower_bounds`, `refuted` are budgets refuted by exact search, each limited in one memory
-    space, and `tree_bytes` is the optimal peak of a tree or series-parallel graph.
-    """
+    """Return the proof of a problem's bounds. O(n), plus the bounds of every callee."""
     spaces = tuple(_space_proof(position, cut, refuted, tree_bytes) for position, cut in enumerate(cuts))
     in_place, bounds, callees = problem.in_place, CalleeBounds(in_place=problem.in_place), dict[str, Proof]()
     for name, callee in called_graphs(problem.graph).items():

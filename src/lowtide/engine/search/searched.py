@@ -20,9 +20,7 @@ from lowtide.engine.search.solve import Solution
 
 _MIN_LOG_WORK = 200_000_000
 _LOG_OPS = 1_000
-"""Above it, the minimal work for a log shrinks."""
 _LOG_WORK_FACTOR = 8
-"""Limit on the work for a log, as a multiple of the search."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -41,7 +39,7 @@ class Searched:
 
     @cached_property
     def logged_proof(self) -> Proof:
-        """The proof with the flows of its cuts and, if found, a log of the highest refuted budget per space.
+        """The proof with flows of its cuts and, if found, a log of the highest refuted budget per space.
 
         A log also refutes all lower budgets. Takes up to eight times the work of the search; skipped after an
         interrupted search. Ctrl-C raises KeyboardInterrupt. Deterministic.
@@ -64,7 +62,7 @@ class Searched:
 
 
 _LINES: Sequence[type[Line]] = get_args(Line)
-"""Kinds of log lines, numbered as in the native kernel."""
+"""Numbered as in the native kernel."""
 
 
 def find_refutation(
@@ -72,10 +70,8 @@ def find_refutation(
 ) -> tuple[Line, ...]:
     """Return a log that no order meets a budget of one memory space, or an empty one if none is found.
 
-    Dependencies that every such order obeys are deduced from minimum cuts until an op exceeds the budget. Then two ops
-    are ordered one way and the other, or closed sets are walked from both ends. Ops with the most live bytes in `order`
-    come first. Stops after about `most_work` arcs of flow graphs per method. Guarantees: every log is correct, but a
-    missing log does not mean that some order fits; deterministic.
+    Ops with the most live bytes in `order` come first. Stops after about `most_work` arcs of flow graphs per method.
+    Every log is correct, but a missing log does not mean that some order fits. Deterministic.
     """
     profile: NDArray[np.int64] = _native.profile(problem.native, order, problem.in_place)
     bytes_here = profile.reshape(len(order), len(problem.graph.spaces))[:, space]

@@ -19,7 +19,6 @@ _FIRST_SHARE = 50_000_000
 _GROWTH = 4
 _SEEDS_UNCROSSED = 3
 _TRIES = ((True, 2), (False, 1), (False, 0))
-"""Whether to look for an order or a bound, and the budget's part of the gap, in halves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -30,7 +29,7 @@ class Solution:
     peaks: tuple[int, ...]
     bounds: tuple[LowerBound, ...]
     cuts: tuple[LowerBound, ...]
-    """The bounds before exact search."""
+    """Bounds before exact search."""
     tree_bytes: int | None = None
     """The optimal peak of a tree or series-parallel graph."""
     refuted: tuple[FitOutcome, ...] = field(default=())
@@ -54,11 +53,9 @@ def solve(
 ) -> Solution:
     """Return an order of least peak found from `seeds`, at least one valid order, with lower bounds.
 
-    While there is a gap, the search closes the seeds (see `close_order`), computes cut bounds, tries the optimal order
-    of a tree or series-parallel graph, uncrosses, bounds the first op of a group, and searches exactly for budgets
-    between bound and peak. `rivals` are valid orders evaluated last. Orders are compared by bytes above `budget`, then
-    by the sum of peaks. `keep` receives each new best order before a long step. Guarantees: never worse than any seed
-    or rival; Ctrl-C returns the best order found; deterministic.
+    Orders are compared by bytes above `budget`, then by the sum of peaks. `rivals` are valid orders evaluated last.
+    `keep` receives each new best order before a long step. Never worse than any seed or rival; Ctrl-C returns the best
+    order found; deterministic.
     """
     search = _Search(problem, effort, budget, progress or silent, keep)
     interrupted = False
@@ -144,12 +141,10 @@ class _Search:
                 self.evaluate(order)
 
     def rank(self, peaks: Sequence[int]) -> tuple[int, int]:
-        """Return the key of an order: bytes above the limits, then the sum of the peaks."""
         over = sum(max(0, peak - limit) for peak, limit in zip(peaks, self.limits, strict=True))
         return over, sum(peaks)
 
     def evaluate(self, order: Order) -> tuple[int, int]:
-        """Keep an order if it is the best; return its rank."""
         peaks: list[int] = self.problem.evaluate(order).peaks.tolist()
         rank = self.rank(peaks)
         if rank < self.rank(self.peaks):
@@ -157,7 +152,6 @@ class _Search:
         return rank
 
     def keep(self, order: Order) -> bool:
-        """Keep an order if it is the best; return whether it is."""
         present = self.rank(self.peaks)
         return self.evaluate(order) < present
 
@@ -231,7 +225,6 @@ class _Search:
         return FitOutcome(fit=Fit.IMPOSSIBLE, budget=tuple(budget), next_budget=tuple(following), work=work)
 
     def refute(self, space: SpaceId, outcome: FitOutcome) -> bool:
-        """Raise a space's bound; return whether it rose."""
         raised = min(outcome.next_budget[space], self.peaks[space])
         bound = self.bounds[space]
         # With callees nothing is refuted, as above.

@@ -14,18 +14,14 @@ _MOST_OPS = 1_000_000
 _LEAST_ORDERS = 2
 _MOST_TRIED = 40
 _WORK_PER_OP = 32
-"""Work of evaluating a move, in arcs per op."""
 _MOST_MEMBERS = 20
 _MOST_BITS = 2**30
-"""Size limit of the table of descendants."""
 
 
 def close_order(problem: Problem, order: Order) -> Order:
     """Return an order with ops moved earlier or later at no cost; the peak rises in no memory space.
 
-    Forward: a ready op runs at once if it fits below the order's peak and does not raise live bytes. Backward: an op
-    that fits runs as late as possible if its delay does not raise live bytes, and no other op loses an in-place pair.
-    Correct because live bytes are submodular over executed sets. Complexity: O((n + e) log n).
+    Correct because live bytes are submodular over executed sets. O((n + e) log n).
     """
     return _native.close_order(problem.native, order, problem.in_place)
 
@@ -39,9 +35,8 @@ def close_orders(problem: Problem, orders: Sequence[Order]) -> list[Order]:
 def uncross(problem: Problem, order: Order, cuts: ClosureCuts, space: SpaceId, most_work: int) -> Order:
     """Improve an order in one memory space by cutting at its worst ops, within `most_work` arcs.
 
-    A move runs the least closed set at which a bad op v can run, in the current order, then v, then the rest. It is
-    kept if the profile, sorted from its top, gets smaller and no other space gets a higher peak. Source: uncrossing of
-    minimum cuts (submodularity of live bytes). Guarantees: never a worse order.
+    A move is kept if the profile, sorted from its top, gets smaller and no other space's peak rises. Source: uncrossing
+    of minimum cuts (submodularity of live bytes). Never a worse order.
     """
     current = Profile(problem, order, space)
     while cuts.work < most_work:
@@ -64,11 +59,9 @@ class Profile:
         self.falling = np.sort(self.here)[::-1]
 
     def with_cut(self, place: Place, cut: ClosureCut) -> "Profile":
-        """Return the order that runs the ops before the cut, then the op at `place`, then the rest."""
         return Profile(self.problem, run_after_cut(self.order, place, cut), self.space)
 
     def is_better_than(self, other: "Profile") -> bool:
-        """Return whether the sorted profile is smaller and no space got worse."""
         if (self.peaks > other.peaks).any():
             return False
         different = np.flatnonzero(self.falling != other.falling)
@@ -95,8 +88,7 @@ def _first_better(current: Profile, cuts: ClosureCuts, space: SpaceId, most_work
 def uncross_first(problem: Problem, order: Order, space: SpaceId, most_work: int) -> Order:
     """Improve an order by moving its worst op before later ops that allocate as much.
 
-    These are held back, and the worst op's cut gives a move, as in `uncross`. Stops after about `most_work` arcs.
-    Guarantees: never a worse order.
+    Stops after about `most_work` arcs. Never a worse order.
     """
     current = Profile(problem, order, space)
     cuts = HeldBackCuts(problem, space)
@@ -116,8 +108,7 @@ def uncross_first(problem: Problem, order: Order, space: SpaceId, most_work: int
 def first_in_group_bound(problem: Problem, order: Order, space: SpaceId) -> tuple[int, int]:
     """Return a lower bound of the peak in a memory space, 0 if none is found, and the work done.
 
-    The group is the worst op of the order and all non-ancestors that allocate at least as much. Since one member runs
-    first, members are cut one by one, and the remaining ones share one cut after their common ancestors.
+    The group is the worst op and all non-ancestors that allocate at least as much: one of them runs first.
     """
     if not len(order):
         return 0, 0

@@ -1,7 +1,7 @@
 """Simulation of the time of a plan, with streams for compute, collectives and each direction of copies.
 
 Waits follow from the order of the steps, so memory is independent of time. Costs and their bounds assume one stream for
-all ops, collectives included.
+all ops.
 """
 
 from lowtide.engine.timeline.off_device_ops import off_device_ops

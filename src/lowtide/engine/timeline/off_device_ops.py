@@ -11,7 +11,6 @@ from lowtide.engine.graph import Graph
 
 
 def stream_name(graph: Graph, source: SpaceId, target: SpaceId) -> str:
-    """Return the name of the copy stream between two spaces."""
     return f"{graph.spaces[source].name} -> {graph.spaces[target].name}"
 
 
@@ -33,7 +32,7 @@ class OffDeviceOp:
     stream: str
     seconds: float
     bytes_out: int
-    """Bytes that it copies out of the first memory space."""
+    """Bytes copied out of the first memory space."""
 
 
 def off_device_ops(graph: Graph) -> dict[OpId, OffDeviceOp]:
@@ -58,7 +57,6 @@ def _copy(graph: Graph, op: OpId) -> OffDeviceOp:
 
 
 def _update(graph: Graph, op: OpId, traffic_bytes: int) -> OffDeviceOp:
-    """Return an update, at the speed of copies within the memory space of what it overwrites."""
     host = int(graph.buffer_spaces[max(graph.mutates[op].tolist(), key=lambda buffer: graph.sizes[buffer])])
     seconds = traffic_bytes / speed_between(graph, host, host, f"op {graph.op_names[op]!r}")
     return OffDeviceOp(graph.spaces[host].name, seconds, 0)

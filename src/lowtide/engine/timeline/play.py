@@ -15,7 +15,6 @@ from lowtide.engine.timeline.timeline import COLLECTIVES, COMPUTE, NO_STREAM, Ti
 
 _Copy = tuple[BufferId, SpaceId]
 _Extra = dict[tuple[int, int], float]
-"""Extra seconds of plans of callees, by id of graph and plan."""
 
 
 def play_timeline(
@@ -23,13 +22,12 @@ def play_timeline(
 ) -> Timeline:
     """Return when every step of a valid plan starts and ends. O(steps + e).
 
-    Steps are issued in plan order; only ops on the compute stream block. Each direction of copies has a stream, which
-    copying ops share with the copies of the plan. So have updates on the host, and collectives if `collectives_apart`.
-    A copy, update or collective starts when its stream is free and its source complete. A run waits for writes of the
-    buffers it touches and for reads of the buffers it overwrites, a free for both.
+    Only ops on the compute stream block. Each direction of copies, by the plan or by ops, has a stream. So have updates
+    on the host, and collectives if `collectives_apart`. A run waits for writes of the buffers it touches and for reads
+    of the buffers it overwrites, a free for both.
 
     An op takes its price (by default its cost) plus the extra time of its callees, a copy bytes /
-    `bandwidth_bytes_per_s` of the source; raises GraphError if that is missing.
+    `bandwidth_bytes_per_s`; raises GraphError if that is missing.
     """
     return _play(graph, plan, prices or given_prices(graph), {}, collectives_apart)
 
@@ -71,8 +69,6 @@ def _play(graph: Graph, plan: Plan, prices: Prices, known: _Extra, apart: bool) 
 
 
 class _Player:
-    """The clocks of all streams, and pending copies and collectives."""
-
     def __init__(self, graph: Graph, n_steps: int, run_seconds: Sequence[float], apart_on: Mapping[OpId, str]) -> None:
         self._graph = graph
         self._apart_on = apart_on
@@ -91,7 +87,6 @@ class _Player:
         self.stalls = [0.0] * n_steps
 
     def run(self, step: StepIndex, op: OpId, touches: Sequence[BufferId], overwrites: Sequence[BufferId]) -> None:
-        """Run an op once its operands are complete and the buffers it overwrites are not read."""
         start = self._now
         if self._in_use:
             for buffer in touches:
@@ -114,7 +109,6 @@ class _Player:
         self._now = self._free_at[COMPUTE] = start + self._run_seconds[op]
 
     def free(self, step: StepIndex, buffer: BufferId, space: SpaceId) -> None:
-        """Wait until no copy or collective uses the buffer."""
         copy = (buffer, self._homes[buffer] if space == HOME else space)
         until = max(self._now, self._in_use.pop(copy, 0.0))
         self.starts[step] = until
@@ -175,8 +169,7 @@ class Transfers:
     bytes_out: int = 0
     """Bytes copied to other memory spaces."""
     state_bytes_out: int = 0
-    """Bytes that copying ops of the program copy out of the first memory space: state that is on the host, and what
-    updates there read."""
+    """Bytes that copying ops of the program copy out of the first memory space, for state and updates on the host."""
     stall_seconds: float = 0.0
     """Time that compute waits for copies."""
     hidden_seconds: float = 0.0

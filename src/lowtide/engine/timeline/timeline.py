@@ -27,18 +27,16 @@ class Timeline:
     stalls: NDArray[np.float64]
     """Time that compute waits before the step."""
     final_stall: float
-    """Time from the last step to the end."""
+    """From the last step to the end."""
     base_seconds: float
     """Time to run every op once."""
 
     @property
     def ends(self) -> NDArray[np.float64]:
-        """End of every step."""
         return self.starts + self.durations
 
     @cached_property
     def compute_seconds(self) -> float:
-        """Time of all runs."""
         return self._busy(COMPUTE)
 
     @cached_property
@@ -48,7 +46,6 @@ class Timeline:
 
     @property
     def seconds(self) -> float:
-        """Time of the plan."""
         return self.compute_seconds + self.stall_seconds
 
     @property
@@ -63,7 +60,6 @@ class Timeline:
 
     @cached_property
     def collective_seconds(self) -> float:
-        """Time of the stream for collectives."""
         return self._busy(self._of_collectives)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Python interface to the native allocator, which counts bytes, records runs and serves planned addresses."""
+"""Interface to the native allocator."""
 
 import ctypes
 from collections.abc import Callable
@@ -25,7 +25,6 @@ _NUMBERS = (
     *("lowtide_arena_bytes", "lowtide_arena_live_blocks", "lowtide_arena_trim", "lowtide_run_finish"),
 )
 _POINTERS_OF_RUNS = {"lowtide_run_end": 1, "lowtide_run_report": 2, "lowtide_run_recorded": 2, "lowtide_run_finish": 1}
-"""Number of arguments of functions that take a run as an integer."""
 
 
 class NativeAllocator:
@@ -43,7 +42,6 @@ class NativeAllocator:
 
     @property
     def live_bytes(self) -> int:
-        """Bytes allocated and not freed."""
         return self.library.lowtide_live_bytes()
 
     @property
@@ -52,21 +50,19 @@ class NativeAllocator:
         return self.library.lowtide_peak_bytes()
 
     def restart_peak(self) -> None:
-        """Reset the peak to the live bytes."""
         self.library.lowtide_restart_peak()
 
     def block_bytes(self, size: int) -> int:
-        """Return the bytes that a block of a given size occupies in an arena."""
+        """Return the bytes that a block of this size occupies in an arena."""
         return self.library.lowtide_block_bytes(ctypes.c_int64(size))
 
     def whole_pages(self, size: int) -> int:
-        """Return a size rounded up to whole pages."""
         return self.library.lowtide_whole_pages(ctypes.c_int64(size))
 
 
 @cache
 def native_allocator() -> NativeAllocator:
-    """Return the allocator. Raises UnsupportedError if it was not built."""
+    """Return the allocator; raises UnsupportedError if it was not built."""
     path = Path(_native.__file__).with_name("arena_allocator.so")
     if not path.is_file():
         raise UnsupportedError(f"{path} was not built, so memory is neither counted nor placed; reinstall lowtide")
@@ -74,8 +70,6 @@ def native_allocator() -> NativeAllocator:
 
 
 class _Owned:
-    """An object of the library, destroyed with this one."""
-
     def __init__(self, allocator: NativeAllocator, handle: int, destroy: Callable[[Any], None]) -> None:
         self.allocator = allocator
         self.handle = ctypes.c_void_p(handle)
@@ -102,17 +96,15 @@ class Arena(_Owned):
         return self.allocator.library.lowtide_arena_live_blocks(self.handle)
 
     def trim(self) -> bool:
-        """Return its pages to the system until the next run, unless in use. Returns whether it did."""
+        """Return its pages to the system until the next run, unless in use; return whether it did."""
         return bool(self.allocator.library.lowtide_arena_trim(self.handle))
 
 
 class RunAddresses(_Owned):
-    """The arena offset of every allocation of a run, in order."""
-
     def __init__(
         self, allocator: NativeAllocator, sizes: NDArray[np.int64], offsets: NDArray[np.int64], arena_bytes: int
     ) -> None:
-        """Take bytes and offsets per allocation. See `OUTSIDE` for negative offsets."""
+        """See `OUTSIDE` for negative offsets."""
         columns = [np.ascontiguousarray(column, np.int64) for column in (sizes, offsets)]
         pointers = [column.ctypes.data_as(ctypes.c_void_p) for column in columns]
         library = allocator.library
@@ -122,18 +114,13 @@ class RunAddresses(_Owned):
 
     @property
     def outliving_bytes(self) -> int:
-        """Bytes of results outside the arena."""
         return sum(self.allocator.block_bytes(size) for size in self.sizes[self.offsets == OUTSIDE].tolist())
 
 
 class RunReport(NamedTuple):
-    """The allocations of one run."""
-
     allocations: int
     served: int
-    """Allocations placed as planned."""
     deviation: str
-    """Why the others were not, one of DEVIATIONS."""
 
 
 _REPORT = ctypes.c_int64 * 3

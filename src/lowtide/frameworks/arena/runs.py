@@ -1,4 +1,4 @@
-"""Runs in one arena: recorded once per kind, packed, then placed at planned addresses."""
+"""Runs in one arena, by kind."""
 
 import json
 from collections import Counter
@@ -13,7 +13,7 @@ from lowtide.engine.packing import Buffers, pack
 from lowtide.frameworks.arena.allocator import OUTSIDE, Arena, ArenaRun, NativeAllocator, RunAddresses
 
 Key = tuple[Any, ...]
-"""The kind of a run: its call, and the types and shapes of its inputs."""
+"""The call, and the types and shapes of its inputs."""
 _ALIGNMENT = 64
 _LEAST_LENT_BYTES = 2**16
 _LEAST_GAIN = 0.01
@@ -23,11 +23,10 @@ Value = TypeVar("Value")
 _MAX_RECORDINGS = 4
 """Recordings per kind, since sizes may change from run to run."""
 _MAX_KINDS = 64
-"""Kinds of runs with stored addresses."""
 
 
 def plan_addresses(allocator: NativeAllocator, recorded: NDArray[np.int64]) -> RunAddresses:
-    """Pack the allocations of a run, rows of `ArenaRun.recorded`, into a small arena.
+    """Pack the allocations of a run, rows of `ArenaRun.recorded`.
 
     Blocks that outlive the run are outside the arena, or in whole pages lent from it if that needs less in total.
     """
@@ -51,20 +50,18 @@ def _packed(allocator: NativeAllocator, recorded: NDArray[np.int64], inside: NDA
 
 
 def addresses_to_text(addresses: Mapping[Key, RunAddresses]) -> str:
-    """Return the addresses of several kinds of runs as text."""
     rows = [[key, found.sizes.tolist(), found.offsets.tolist()] for key, found in addresses.items()]
     return json.dumps(rows, separators=(",", ":"))
 
 
 def joined_texts(texts: Iterable[str]) -> str:
-    """Return several such texts as one."""
     return json.dumps([row for text in texts for row in json.loads(text)], separators=(",", ":"))
 
 
 def addresses_from_text(allocator: NativeAllocator, text: str) -> dict[Key, RunAddresses]:
     """Return the addresses by kind from a text, empty if it is invalid.
 
-    The text is not trusted: the allocator never hands out a byte twice, and a run with other sizes uses ordinary
+    The text need not be trusted: the allocator never hands out a byte twice, and a run with other sizes uses ordinary
     allocation.
     """
     try:
@@ -107,8 +104,6 @@ class ArenaUse:
 
 @dataclass(slots=True)
 class _Kind:
-    """Runs with inputs of the same shapes."""
-
     addresses: RunAddresses | None = None
     recordings: int = 0
     stale: bool = True
@@ -117,8 +112,7 @@ class _Kind:
 class PlannedRuns:
     """All runs of one program in one arena.
 
-    A run that allocates differently from the recorded one falls back to ordinary allocation, counted in `use`. Blocks
-    that outlive a run are never in the arena.
+    A run that allocates differently from the recorded one falls back to ordinary allocation, counted in `use`.
     """
 
     def __init__(self, arena: Arena, noted: Mapping[Key, RunAddresses] | None = None) -> None:
@@ -127,7 +121,7 @@ class PlannedRuns:
         self._kinds = {key: _Kind(addresses, stale=False) for key, addresses in (noted or {}).items()}
 
     def within(self, key: Key, call: Callable[..., Value], *arguments: Any) -> Value:
-        """Call `call` and return its result. Allocations of this thread are attributed to the kind `key`."""
+        """Return the result of `call`; allocations of this thread belong to the kind `key`."""
         kind = self._kinds.get(key) or self._new_kind(key)
         addresses = kind.addresses
         if addresses is None or kind.stale:
@@ -158,12 +152,12 @@ class PlannedRuns:
 
     @property
     def reserved_bytes(self) -> int:
-        """The most that a run of any kind needs: its part of the arena, and its results outside."""
+        """The most that a run of any kind needs, with its results outside."""
         known = [kind.addresses for kind in self._kinds.values() if kind.addresses is not None]
         return max((addresses.arena_bytes + addresses.outliving_bytes for addresses in known), default=0)
 
     def noted_addresses(self) -> str | None:
-        """Return the last recorded addresses as text, or None."""
+        """Return the last recorded addresses as text, if any."""
         learned = [(key, kind.addresses) for key, kind in self._kinds.items() if kind.addresses is not None]
         return addresses_to_text(dict(learned[-1:])) if learned else None
 

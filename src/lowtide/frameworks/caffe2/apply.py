@@ -16,11 +16,9 @@ from lowtide.frameworks.caffe2.translate import NetTranslation
 
 
 def apply_plan(net: NetDef, translation: NetTranslation, plan: Plan) -> NetDef:
-    """Return a copy of a net that follows the steps of a plan.
+    """Return a copy of a net that follows a plan; errors are those of `Caffe2Model.apply`.
 
-    Blobs that share storage share a name, and `Free` ops free blobs. The result is a simple net: other types ignore the
-    order of ops. Raises FingerprintError for a plan of another net, UnsupportedError for recomputation or offload,
-    VerificationError for an invalid plan.
+    The result is a simple net, because other types ignore the order of ops.
     """
     graph = translation.graph
     if plan.graph_fingerprint != graph.fingerprint:
@@ -47,7 +45,6 @@ def apply_plan(net: NetDef, translation: NetTranslation, plan: Plan) -> NetDef:
 
 
 def in_single_assignment(net: NetDef, translation: NetTranslation) -> tuple[NetDef, list[str]]:
-    """Return a net with one name per buffer and without `Free` ops, and the names."""
     names = _unique_names(translation)
     copied = copy.deepcopy(net)
     ops = list(copied.op)
@@ -59,8 +56,7 @@ def in_single_assignment(net: NetDef, translation: NetTranslation) -> tuple[NetD
 
 
 def _storage_names(translation: NetTranslation, plan: Plan) -> list[str]:
-    """Return one storage name per buffer. Fixed buffers keep their blob's name, others while no other buffer of it is
-    live."""
+    """Return a storage name per buffer: a blob's name, numbered if another live buffer has it."""
     blobs, fixed = translation.blobs, translation.fixed
     storage, spans = _storage_and_spans(translation, plan)
     members: dict[int, list[int]] = {}
@@ -102,7 +98,6 @@ def _storage_and_spans(translation: NetTranslation, plan: Plan) -> tuple[list[in
 
 
 def _unique_names(translation: NetTranslation) -> list[str]:
-    """Return unique names. Fixed buffers keep their blob's name."""
     blobs, fixed = translation.blobs, translation.fixed
     used = {blobs[buffer] for buffer in fixed}
     names = list(blobs)

@@ -61,7 +61,6 @@ def check_in_place(net: Any) -> None:
 
 
 def is_impure(op: Any) -> bool:
-    """Return whether an op must run once and in order."""
     if op.type == "Dropout":
         return not Arguments(op).integer("is_test")
     return op.type in _RANDOM or op.type in _MUTATES_STATE or is_unknown(op)

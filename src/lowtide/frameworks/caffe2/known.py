@@ -1,6 +1,6 @@
 """Shapes and sizes known before inference.
 
-Later sources win: the init net, arguments of the net, a value_info file, the caller, bound dimensions.
+Later sources win: init net, arguments of the net, value_info file, caller, bound dimensions.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,24 +18,22 @@ from lowtide.frameworks.caffe2.shapes.tensor_type import BYTES_OF, CAFFE2_TYPES,
 from lowtide.frameworks.caffe2.sharing.named_net import is_size
 
 Known = Mapping[str, Any]
-"""By blob: a shape [8, 3, 224, 224] of 32-bit floats, a type and shape [1, [8, 3]] or ["int64", [8]] with ONNX's number
-of the type, an array, or bytes."""
+"""By blob: a shape [8, 3, 224, 224] of float32, a type and shape [1, [8, 3]] (ONNX's number) or ["int64", [8]], an
+array, or bytes."""
 _SHAPE_ARGUMENTS = ("shape_info", "qshape_info")
 
 
 @dataclass(frozen=True, slots=True)
 class KnownBlobs:
-    """Types and sizes known before inference."""
-
     types: dict[str, TensorType] = field(default_factory=dict[str, TensorType])
     sizes: dict[str, int] = field(default_factory=dict[str, int])
     """Bytes of blobs of unknown shape."""
 
 
 def known_of(net: Any, init_net: Any | None, known: Known, dims: Mapping[str, int]) -> KnownBlobs:
-    """Return types and sizes known before inference. `dims` binds single sizes, as in "data.0".
+    """Return types and sizes from all sources; `dims` binds single sizes, as in "data.0".
 
-    Raises UsageError for an invalid entry and for wrong or missing dimensions.
+    Raises UsageError for invalid entries and for wrong or missing dimensions.
     """
     found: dict[str, Any] = {} if init_net is None else dict(last_types(init_net, {}))
     found |= _types_in_arguments(net)
@@ -73,7 +71,6 @@ def _bind(known: KnownBlobs, dims: Mapping[str, int], blobs: set[str]) -> None:
 
 
 def require_known(blobs: Iterable[str], known: KnownBlobs, where: str) -> None:
-    """Raise UnsupportedError with the blobs of unknown type and size."""
     missing = [blob for blob in blobs if blob not in known.types and blob not in known.sizes]
     if missing:
         listed = ", ".join(repr(blob) for blob in missing[:20]) + (" and others" if len(missing) > 20 else "")
@@ -84,8 +81,7 @@ def require_known(blobs: Iterable[str], known: KnownBlobs, where: str) -> None:
 
 
 def parameters_of(net: Any, init_net: Any | None, parameters: Iterable[str]) -> frozenset[str]:
-    """Return the given parameters and those that the init net writes; raises UsageError for a name the net does not
-    read."""
+    """Return the given parameters and those of the init net; raises UsageError for a name the net does not read."""
     named = named_net(net)
     outer = {*named.external_inputs, *(blob for reads in named.reads for blob in reads)}
     missing = sorted(set(parameters) - outer)
@@ -96,16 +92,12 @@ def parameters_of(net: Any, init_net: Any | None, parameters: Iterable[str]) -> 
 
 
 def init_file(path: Path) -> Path | None:
-    """Return the init net beside a predict_net, if any."""
     found = path.with_name(path.name.replace("predict_net", "init_net"))
     return found if "predict_net" in path.stem and found.is_file() else None
 
 
 def known_beside(net: Path) -> Known:
-    """Return the entries of a net's value_info file, empty without one; raises MalformedInputError for other content.
-
-    The file is NAME.value_info.json or, for a predict_net, value_info.json.
-    """
+    """Return the entries of the value_info file beside a net, if any; raises MalformedInputError."""
     names = [f"{net.stem}.value_info.json"]
     if "predict_net" in net.stem:
         names.append(net.stem.replace("predict_net", "value_info") + ".json")
@@ -122,7 +114,7 @@ def known_beside(net: Path) -> Known:
 
 
 def _types_in_arguments(net: Any) -> dict[str, TensorType]:
-    """Return the types in a net's arguments, as Caffe2's BackendTransformerBase and Glow write them."""
+    """Return the types in arguments that Caffe2's BackendTransformerBase and Glow write."""
     arguments = [argument for argument in net.arg if argument.name.removeprefix("input_") in _SHAPE_ARGUMENTS]
     tensors = (tensor for argument in arguments for tensor in (*argument.tensors, *argument.qtensors))
     return {

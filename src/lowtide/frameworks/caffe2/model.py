@@ -34,16 +34,16 @@ class Caffe2Model(Model):
     ) -> None:
         """Read a net from a path, binary or text, or from an object.
 
-        A NetDef has no shapes. `shapes` maps blobs to a shape, [type, shape], or bytes. It must cover external inputs;
-        other shapes are inferred if their ops are known. `dims` gives single sizes: "data.0". Parameters are the
-        outputs of `init_net` and the blobs in `parameters`.
+        `shapes` maps blobs to a shape, [type, shape], or bytes. It must cover external inputs; other shapes are
+        inferred if their ops are known. `dims` gives single sizes: "data.0". Parameters are `parameters` and the
+        outputs of `init_net`.
 
-        Files in the same folder are read as well: NAME.value_info.json for shapes and, for a predict_net,
-        value_info.json and init_net.pb (parameters). A net may contain shapes in an argument `shape_info` or
-        `qshape_info`, one tensor without contents per blob.
+        Files beside the net are read too: NAME.value_info.json for shapes and, for a predict_net, value_info.json and
+        init_net.pb. Shapes may also be in an argument `shape_info` or `qshape_info`, one tensor without contents per
+        blob.
 
-        Raises MalformedInputError for a broken net, UnsupportedError if external inputs have no shape (with a list),
-        UsageError for entries of unknown blobs, GraphError for sizes beyond 64 bits.
+        Raises MalformedInputError for a broken net, UnsupportedError listing external inputs without shape, UsageError
+        for unknown blobs, GraphError for sizes beyond 64 bits.
         """
         self._source = source
         self._net = load_net(source)
@@ -69,7 +69,7 @@ class Caffe2Model(Model):
 
     @property
     def parameters(self) -> frozenset[str]:
-        """The parameters: blobs that exist before the net runs and stay."""
+        """Blobs that exist before the net runs and stay."""
         return self._parameters
 
     def in_single_assignment(self) -> tuple[NetDef, dict[str, int]]:
@@ -78,22 +78,21 @@ class Caffe2Model(Model):
         return net, dict(zip(names, self.graph.sizes.tolist(), strict=True))
 
     def blob_sizes(self) -> dict[str, int]:
-        """Return bytes by blob; the largest size if it is written several times."""
+        """Return bytes by blob; the largest if it is written several times."""
         sizes: dict[str, int] = {}
         for blob, size in zip(self._translation.blobs, self.graph.sizes.tolist(), strict=True):
             sizes[blob] = max(size, sizes.get(blob, 0))
         return sizes
 
     def offsets(self, plan: Plan) -> dict[str, int]:
-        """Return the offset of every buffer in its memory space, in bytes, by name."""
+        """Return the offset in bytes of every buffer in its memory space, by name."""
         return {self.graph.buffer_names[address.buffer]: address.offset for address in plan.addresses}
 
     def apply(self, plan: Plan) -> Any:
-        """Return a net with the plan applied, of the same type as the source, which is not changed.
+        """Return a copy of the net with the plan applied, of the source's type.
 
-        Ops are in the plan's order, in-place pairs share a blob name, and `Free` ops free blobs. Raises
-        FingerprintError for a plan of another net, UnsupportedError for recomputation or copies, VerificationError
-        for an invalid plan.
+        In-place pairs share a name, and `Free` ops free blobs. Raises FingerprintError for a plan of another net,
+        UnsupportedError for recomputation or copies, VerificationError for an invalid plan.
         """
         return in_kind_of(self._applied(plan), self._source)
 
@@ -102,7 +101,7 @@ class Caffe2Model(Model):
         write_bytes(path, write_net(self._applied(plan), path.name))
 
     def measure(self, plan: Plan) -> Measurement:
-        """Run the net in NumPy on generated inputs, with each blob freed after its last use, and with the plan.
+        """Run the net in NumPy on generated inputs, with blobs freed after their last use, and with the plan.
 
         Raises UnsupportedError for ops without a NumPy kernel.
         """

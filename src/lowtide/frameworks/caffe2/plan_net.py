@@ -26,7 +26,7 @@ class NetPlan:
     """The best plans found for a net. All figures exclude parameters."""
 
     net: Any
-    """The net in its best order for slots, with renamed blobs."""
+    """In its best order for slots, with renamed blobs."""
     order: tuple[int, ...]
     """Ops of the given net, in the order of `net`."""
     blob_assignments: Mapping[str, str]
@@ -66,9 +66,9 @@ def plan(
 ) -> NetPlan:
     """Plan a net that runs one op at a time: its order, slots, and offsets.
 
-    `sizes` gives bytes by blob, or at least the shapes of outer blobs; `static_blobs` never share. Other arguments and
-    errors are those of `Caffe2Model`. Slots are the smallest in four orders: least peak, program order, and memonger's
-    two. Results are verified.
+    `sizes` gives bytes by blob, or at least the shapes of outer blobs; `static_blobs` never share. Other
+    arguments and errors are those of `Caffe2Model`. Slots are the best of four orders: least peak, program
+    order, and memonger's two. Results are verified.
     """
     model = Caffe2Model(net, dims, shapes=sizes, init_net=init_net, parameters=parameters)
     result = plan_best_form(model, PlanSettings(scheduler="search", effort=effort))
@@ -99,7 +99,6 @@ def plan(
 def _best_slots(
     net: NamedNet, never_share: Sequence[str], orders: Sequence[Sequence[int] | str]
 ) -> InterferenceSharing:
-    """Return the smallest slots in any order, or for a large net in the first order."""
     n_ops = len(net.ops)
     searched = [orders[0]] if n_ops > _MOST_OPS_SEARCHED else [orders[0], list(range(n_ops)), *orders[1:]]
     found = [

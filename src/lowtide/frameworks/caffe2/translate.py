@@ -20,26 +20,19 @@ from lowtide.frameworks.caffe2.sharing.rename import ALIAS, FREE
 @dataclass(frozen=True, slots=True)
 class OpBuffers:
     position: int
-    """In the net."""
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     controls: Mapping[str, int]
-    """Buffers of control inputs, by blob."""
     inner: Mapping[str, int]
-    """Buffers seen by its step nets, by blob."""
 
 
 @dataclass(frozen=True, slots=True)
 class NetTranslation:
-    """A graph, with the ops and blobs of the net behind it."""
-
     graph: Graph
     ops: tuple[OpBuffers, ...]
-    """One entry per op of the graph."""
     blobs: tuple[str, ...]
-    """The blob of each buffer."""
     fixed: frozenset[int]
-    """Buffers that the caller reads or writes; they keep their blob's name."""
+    """Buffers that the caller reads or writes."""
 
 
 def translate(
@@ -47,10 +40,10 @@ def translate(
 ) -> NetTranslation:
     """Return a net as a graph.
 
-    An op that overwrites one of its inputs mutates the buffer. Another writer of a blob gets a new buffer, so that no
-    false dependence limits the plan. Aliases share a buffer; `Free` ops are left out. A step net `borrows` its
-    parameters, and its outer blobs may have unknown sizes. Raises UnsupportedError for other outer blobs of unknown
-    size, MalformedInputError for a net that reads a freed blob, GraphError for impossible sizes.
+    An op that overwrites its input mutates the buffer. Another write of a blob gets a new buffer, so that no false
+    dependence limits the plan. A step net `borrows` its parameters, and its outer blobs may have unknown sizes. Raises
+    UnsupportedError for other outer blobs of unknown size, MalformedInputError for a net that reads a freed blob,
+    GraphError for impossible sizes.
     """
     named = named_net(net)
     if not borrows:
@@ -72,7 +65,6 @@ def _outer_blobs(named: NamedNet, written: Iterable[str] = ()) -> dict[str, None
 
 
 def _step_types(ties: Ties, op: Any, outer: Mapping[str, TensorType]) -> dict[str, TensorType]:
-    """Return the types of blobs at the start of a step net."""
     states = dict(ties.states)
     result = dict(outer)
     batch = next((kind.shape[1] for name in op.input if (kind := outer.get(name)) and len(kind.shape) > 2), 1)
@@ -107,7 +99,6 @@ class _Translator:
         self._notes: dict[str, None] = {}
 
     def add_outer_blobs(self, borrowed: Iterable[str]) -> None:
-        """Add external inputs and blobs read before they are written."""
         outer = dict.fromkeys((*self._net.external_input, *borrowed)) | _outer_blobs(self._named, borrowed)
         touched = {*self._named.blobs, *self._net.external_output}
         for blob in outer:
@@ -167,7 +158,6 @@ class _Translator:
         self._ops.append(OpBuffers(position, inputs, outputs, controls, inner if callees else {}))
 
     def finish(self) -> NetTranslation:
-        """Build the graph. External outputs live to the end."""
         for blob in self._net.external_output:
             buffer = self._current.get(blob)
             if buffer is not None and self._lifetimes[buffer] == Lifetime.INTERMEDIATE:
@@ -199,11 +189,9 @@ class _Translator:
         return self._current[blob]
 
     def _is_visible(self, buffer: int) -> bool:
-        """Return whether later writes of the blob must go to this buffer, for the caller or an alias."""
         return self._lifetimes[buffer] in (Lifetime.INPUT, Lifetime.PERSISTENT) or buffer in self._aliased_buffers
 
     def _needs_edge(self, op: Any) -> set[str]:
-        """Return control inputs and aliases that the op must wait for explicitly."""
         aliases = (blob for blob in op.input if self._blobs[self._current[blob]] != blob)
         return self._writer.keys() & {*aliases, *op.control_input}
 

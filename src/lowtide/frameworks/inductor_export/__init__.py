@@ -1,4 +1,4 @@
 """Exports of PyTorch's Inductor: read its dumps of the kernels of a graph, and write them in another order.
 
-PyTorch is not needed. The public names are in `lowtide.inductor_export`.
+PyTorch is not needed.
 """

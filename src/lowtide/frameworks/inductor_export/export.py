@@ -1,4 +1,4 @@
-"""Exports of Inductor: nodes and the buffers that they write."""
+"""Nodes and buffers of an export."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class Export:
     nodes: tuple[ExportNode, ...]
     buffers: tuple[ExportBuffer, ...]
     document: Mapping[str, Any]
-    """The document with all its fields, known or not."""
+    """With all fields, known or not."""
 
     def in_order(self, order: Sequence[int]) -> "Export":
         """Return the export with its nodes in another order."""
@@ -57,7 +57,7 @@ class Export:
         )
 
     def save(self, path: Path) -> None:
-        """Write the export to a file in Inductor's format, gzipped if the name ends in .gz."""
+        """Write the export in Inductor's format, gzipped if the name ends in .gz."""
         write_bytes(path, msgspec.json.format(msgspec.json.encode(self.document), indent=2))
 
 

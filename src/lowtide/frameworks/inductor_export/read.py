@@ -1,4 +1,4 @@
-"""Read an export into a graph: nodes become ops, and buffers live as in Inductor's estimate."""
+"""Read an export into a graph, with buffers as in Inductor's estimate."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,6 @@ from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.frameworks.inductor_export.export import Export, ExportBuffer
 
 _DEEPEST_RESULT = 8
-"""Levels of elements of results."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +17,6 @@ class Storage:
     name: str
     size_bytes: int
     allocated_by: str
-    """The buffer with the node that allocates them."""
     freed_as: str | None
     """The buffer with the last reader that frees them, if any."""
 
@@ -68,7 +66,6 @@ def read_export(export: Export) -> Graph:
 
 
 def _writers(export: Export, known: Mapping[str, ExportBuffer]) -> dict[str, int]:
-    """Return the writer of each buffer; raises GraphError unless there is exactly one."""
     writers: dict[str, int] = {}
     for place, node in enumerate(export.nodes):
         for name in node.buffer_names:
@@ -92,7 +89,7 @@ def _lifetime(part: Storage, known: Mapping[str, ExportBuffer]) -> Lifetime:
 
 
 def _storage_of(buffers: Sequence[ExportBuffer]) -> tuple[list[Storage], list[str]]:
-    """Split allocations into parts that are freed together; also return notes on unknown origins. O(n + e).
+    """Split allocations into parts that are freed together. O(n + e).
 
     A buffer that frees more than it allocates is an element of a result: the nearest dependency, across empty buffers,
     that allocates more than it frees. The rest of a result is never freed, as in Inductor's estimate.
@@ -126,7 +123,6 @@ def _storage_of(buffers: Sequence[ExportBuffer]) -> tuple[list[Storage], list[st
 def _result_of(
     buffer: ExportBuffer, missing: int, known: Mapping[str, ExportBuffer], left: Mapping[str, int]
 ) -> str | None:
-    """Return the nearest dependency with enough bytes left for an element, if any."""
     near = buffer.deps
     for _ in range(_DEEPEST_RESULT):
         for name in near:

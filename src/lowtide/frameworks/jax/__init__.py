@@ -1,7 +1,6 @@
 """JAX: read traced functions as graphs, and write plans as functions in which XLA keeps the recomputation.
 
-The public names are in `lowtide.jax`. Importing a module of this package loads JAX. Raises UnsupportedError if the
-installed JAX is not supported.
+Importing a module of this package loads JAX. Raises UnsupportedError for an unsupported JAX.
 """
 
 from importlib import import_module

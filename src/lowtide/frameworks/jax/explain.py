@@ -1,4 +1,4 @@
-"""`explain`: temporaries alive at the peak, and arguments to donate."""
+"""Temporaries alive at the peak, and arguments to donate."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -73,7 +73,7 @@ class FunctionPeak:
     """The kernel that runs at the peak; None without temporaries."""
     source: str | None
     held: tuple[HeldArray, ...]
-    """Largest first. The sizes add up to the peak. Arrays in a loop's body replace its scratch."""
+    """Largest first, with the peak as their sum. Arrays in a loop's body replace its scratch."""
     donation: Donation | None
     """None for a fitted function."""
 
@@ -193,7 +193,6 @@ def _held(translation: JaxTranslation, plan: Plan, within: str | None) -> Iterat
 
 
 def _held_inside(translation: JaxTranslation, plan: Plan, op: OpId, scratch_bytes: int) -> list[HeldArray]:
-    """Return the arrays at the peak of a loop's largest body; empty unless they make up the loop's scratch."""
     graph, equation = translation.graph, translation.equation(op)
     largest: list[HeldArray] = []
     for (_, body), callee in zip(bodies_of(equation.origin), graph.callees[op], strict=False):

@@ -10,19 +10,17 @@ from jax._src.interpreters import partial_eval
 from jax.extend import core as extend_core
 
 jax: Any = typed_jax
-"""JAX without its incomplete types."""
 export: Any = jax_export
 jaxpr_as_fun: Any = extend_core.jaxpr_as_fun
 
 
 def without_unused(closed: Any) -> Any:
-    """Return a closed jaxpr without equations, stacks of scans and results of branches that nothing reads."""
+    """Return a jaxpr without equations, stacks of scans and results of branches that nothing reads."""
     jaxpr, _ = partial_eval.dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars), instantiate=True)
     return extend_core.ClosedJaxpr(jaxpr, closed.consts)
 
 
 def has_host_space() -> bool:
-    """Return whether the default device has pinned host memory besides its own."""
     device = jax.devices()[0]
     kinds = {memory.kind for memory in device.addressable_memories()}
     return device.platform != "cpu" and "pinned_host" in kinds
@@ -39,41 +37,32 @@ def waits_for_loops() -> bool:
 
 
 def is_random_key(dtype: Any) -> bool:
-    """Return whether `dtype` is that of a typed random key."""
     return bool(jax.numpy.issubdtype(dtype, jax.dtypes.prng_key))
 
 
 def is_floating(dtype: Any) -> bool:
-    """Return whether `dtype` is a real floating-point type of any width."""
     return bool(jax.numpy.issubdtype(dtype, jax.numpy.floating))
 
 
 def is_unspecified(sharding: Any) -> bool:
-    """Return whether no sharding was requested."""
     return type(sharding).__name__ == "UnspecifiedValue"
 
 
 def varying_axes(value: Any) -> frozenset[Any]:
-    """Return the mesh axes along which a value is known to vary."""
     return frozenset(getattr(getattr(jax.typeof(value), "mat", None), "varying", ()))
 
 
 def struct_like(aval: Any) -> Any:
-    """Return a ShapeDtypeStruct with the shape, dtype and weak type of an abstract value."""
     return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
 
 
 def user_frame(eqn: Any) -> tuple[str, int, str] | None:
-    """Return file, line and function of an equation in user code, if recorded."""
     frame: Any = source_info_util.user_frame(eqn.source_info.traceback)
     return None if frame is None else (frame.file_name, frame.start_line, frame.function_name)
 
 
 def checkpoint_body(eqn: Any) -> Any:
-    """Return the jaxpr of an equation made by `jax.checkpoint`, or None.
-
-    With the setting `jax_remat3` it is a high-level primitive, `call_hi_primitive`.
-    """
+    """Return the jaxpr of an equation made by `jax.checkpoint` (with `jax_remat3`, a `call_hi_primitive`)."""
     if eqn.primitive.name in ("remat2", "checkpoint"):
         return eqn.params["jaxpr"]
     primitive = eqn.params.get("_prim")

@@ -1,4 +1,4 @@
-"""`JaxModel`: a function to plan, compile and measure."""
+"""JAX functions to plan, compile and measure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
@@ -76,10 +76,8 @@ class JaxModel(Model):
     def apply(self, plan: Plan) -> Callable[..., Any]:
         """Return a jitted function that runs the plan's kernels, recomputed ones behind barriers or ties.
 
-        XLA orders the rest.
-
-        Raises FingerprintError for a plan of another function, VerificationError for a wrong plan, UnsupportedError for
-        copies on a device without a separate host space.
+        XLA orders the rest. Raises FingerprintError for a plan of another function, VerificationError for a wrong plan,
+        UnsupportedError for copies on a device without a separate host space.
         """
         self._check(plan)
         runs: list[int] = plan.order().tolist()

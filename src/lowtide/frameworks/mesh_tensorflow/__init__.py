@@ -1,4 +1,4 @@
 """Mesh-TensorFlow: schedule the operations of a graph, with sizes on the whole mesh or on one device.
 
-TensorFlow is not needed: the graph answers through its methods. The public names are in `lowtide.mesh_tensorflow`.
+TensorFlow is not needed: the graph answers through its methods.
 """

@@ -1,4 +1,4 @@
-"""The methods of Mesh-TensorFlow's GraphInterface, and an adapter for graphs without them."""
+"""Mesh-TensorFlow's GraphInterface, and an adapter for graphs without it."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from math import prod
@@ -56,8 +56,6 @@ def as_interface(source: Any, final: Iterable[str] = ()) -> GraphInterface:
 
 
 class BareGraph:
-    """An `mtf.Graph` or `tf.Graph` with the methods of a GraphInterface."""
-
     def __init__(self, operations: Iterable[Any], final: Iterable[str]) -> None:
         """Raise MalformedInputError for invalid operations, UsageError for an unknown final tensor."""
         listed = list(operations)
@@ -83,7 +81,6 @@ class BareGraph:
         return [tensor.name for tensor in self._operations[operation_name].outputs]
 
     def get_operation_control_names(self, operation_name: str) -> list[str]:
-        """Return the control inputs of an operation in a `tf.Graph`."""
         return [before.name for before in getattr(self._operations[operation_name], "control_inputs", ())]
 
     def get_tensor_size(

@@ -1,4 +1,4 @@
-"""The model of a Mesh-TensorFlow graph, and schedules of low peak memory."""
+"""Mesh-TensorFlow graphs to schedule."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -37,10 +37,10 @@ class MeshTensorflowModel(UnrunnableModel):
     ) -> None:
         """Read a graph.
 
-        `final` names the tensors that a bare graph keeps to the end; a GraphInterface names them itself. With a layout,
-        which maps tensor dimensions to mesh dimensions, sizes are per device of the mesh. Raises UsageError for another
-        object or an invalid layout, GraphError for an invalid program or an unknown shape, MalformedInputError if a
-        method of the graph fails.
+        `final` names the tensors that a bare graph keeps to the end; a GraphInterface names its own. With a layout
+        from tensor to mesh dimensions, sizes are per device. Raises UsageError for another object or an invalid
+        layout, GraphError for an invalid program or an unknown shape, MalformedInputError if a method of the graph
+        fails.
         """
         if dims:
             raise UsageError("a graph of Mesh-TensorFlow has no dynamic dimensions; leave out dims")
@@ -58,21 +58,21 @@ class MeshTensorflowModel(UnrunnableModel):
         return self._translation.operation_ids[order].tolist()
 
     def apply(self, plan: Plan) -> list[int]:
-        """Return the ids of the operations in the plan's order.
+        """Return operation ids in the plan's order.
 
         Raises PlanError for an invalid plan, UnsupportedError for recomputation.
         """
         return self.operation_ids(self.order_of(plan))
 
     def peak_bytes(self, schedule: Sequence[int]) -> int:
-        """Return the peak of a schedule of operation ids; raises UsageError for an invalid schedule."""
+        """Return the peak of a schedule of operation ids; raises UsageError for an invalid one."""
         problem = Problem(self.graph, in_place=False)
         return int(problem.evaluate(self._order(schedule)).peaks[0])
 
     def memory_contents(self, schedule: Sequence[int]) -> list[frozenset[str]]:
         """Return the tensors in memory during each operation of a schedule, its outputs included.
 
-        Raises UsageError for an invalid schedule. O(n + e + the sizes of the sets).
+        Raises UsageError for an invalid schedule.
         """
         order = self._order(schedule)
         plan = Plan.from_order(self.graph, order)
@@ -107,7 +107,6 @@ class MeshTensorflowModel(UnrunnableModel):
 
 
 METHODS = {"NAIVE": "given", "LIST": "mesh-best", "OPTIMAL": "search"}
-"""Schedulers by Mesh-TensorFlow's names, and OPTIMAL."""
 
 
 def minimize_peak_memory(
@@ -142,7 +141,7 @@ def plan(
 ) -> tuple[list[int], Result]:
     """Return the operation ids of the best order found, and the result with its peak, lower bound and proof.
 
-    Arguments are those of `minimize_peak_memory`; `effort` bounds the work of the search.
+    `effort` bounds the work of the search; other arguments are those of `minimize_peak_memory`.
     """
     model = MeshTensorflowModel(
         graph, final=final, partial_layout=partial_layout, mesh_dimension_to_size=mesh_dimension_to_size
@@ -155,5 +154,5 @@ def plan(
 def compute_memory_contents_under_schedule(
     graph: Any, schedule: Sequence[int], *, final: Iterable[str] = ()
 ) -> list[frozenset[str]]:
-    """Return the live tensors during each operation of a schedule; see `MeshTensorflowModel.memory_contents`."""
+    """Return the live tensors during each operation; see `MeshTensorflowModel.memory_contents`."""
     return MeshTensorflowModel(graph, final=final).memory_contents(schedule)

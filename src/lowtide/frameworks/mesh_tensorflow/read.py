@@ -1,4 +1,4 @@
-"""Read a GraphInterface into a graph: operations become ops, tensors become buffers."""
+"""Read a GraphInterface into a graph."""
 
 import heapq
 from collections.abc import Callable, Iterable, Mapping
@@ -18,15 +18,11 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeshLayout:
-    """The layout of tensors on a mesh of devices."""
-
     partial_layout: Mapping[str, str]
     """The mesh dimension of each split tensor dimension."""
     mesh_dimension_to_size: Mapping[str, int]
-    """Number of devices by mesh dimension."""
 
     def check(self) -> None:
-        """Raise UsageError for a mesh dimension that is missing or has no device."""
         for dimension, mesh_dimension in self.partial_layout.items():
             devices = self.mesh_dimension_to_size.get(mesh_dimension)
             if not isinstance(devices, int) or devices < 1:
@@ -38,21 +34,16 @@ class MeshLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranslatedInterface:
-    """A graph, with the operations and tensors behind it."""
-
     graph: Graph
     operation_ids: NDArray[np.int32]
-    """The operation of each op."""
     tensor_names: tuple[str, ...]
-    """The tensor of each buffer."""
 
 
 def read_interface(interface: GraphInterface, layout: MeshLayout | None) -> TranslatedInterface:
     """Read a GraphInterface into a graph. O((n + e) log n).
 
-    Operations are sorted topologically, ties by id. Tensors without writer are inputs, final tensors outputs. With a
-    layout, sizes are those on one device. Raises MalformedInputError if a method fails, GraphError for an invalid
-    program.
+    Operations are sorted topologically, ties by id. Tensors without writer are inputs, final tensors outputs. Raises
+    MalformedInputError if a method fails, GraphError for an invalid program.
     """
     names: list[str] = _ask(_names, interface.get_all_operation_names)
     reads: list[list[str]] = [_ask(_names, interface.get_operation_input_names, name) for name in names]
@@ -103,14 +94,12 @@ def _size(interface: GraphInterface, tensor: str, layout: MeshLayout | None) -> 
 
 
 def _names(method: Callable[..., Iterable[str]], *arguments: str) -> list[str]:
-    """Return the names from a method; raises TypeError for unhashable ones."""
     names = list(method(*arguments))
     dict.fromkeys(names)
     return names
 
 
 def _ask(method: Callable[..., Answer], *arguments: Any) -> Answer:
-    """Call a method; its errors become MalformedInputError."""
     try:
         return method(*arguments)
     except LowtideError:
@@ -124,7 +113,6 @@ def _ask(method: Callable[..., Answer], *arguments: Any) -> Answer:
 
 
 def _valid_order(names: list[str], before: list[set[int]]) -> list[int]:
-    """Return a topological order, ties by position."""
     sorter: TopologicalSorter[int] = TopologicalSorter(dict(enumerate(before)))
     try:
         sorter.prepare()

@@ -1,6 +1,6 @@
 """ONNX models: read, plan, reorder, and run in ONNX Runtime.
 
-`lowtide.onnx` has the public names. Importing a module of this package loads onnx.
+The public names are in `lowtide.onnx`. Imports load onnx.
 """
 
 from lowtide.frameworks.table import require

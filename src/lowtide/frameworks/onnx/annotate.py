@@ -1,4 +1,4 @@
-"""Write facts about a plan into the metadata of nodes, for viewers such as Netron."""
+"""Write notes on a plan into node metadata, for viewers such as Netron."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,16 +16,12 @@ Notes = Mapping[str, str]
 
 
 def notes_of_model(plan: Plan) -> Notes:
-    """Return a plan's peak, lower bound and arena, summed over memory spaces."""
     figures = {"peak": plan.peak_bytes, "lower_bound": plan.lower_bound_bytes, "arena": plan.arena_bytes}
     return {f"lowtide.{name}_bytes": str(sum(bytes_.values())) for name, bytes_ in figures.items() if bytes_}
 
 
 def notes_of_nodes(translation: Translation, plan: Plan, order: NodeOrder) -> list[Notes]:
-    """Return notes by node, in the planned file's order. O(steps + e).
-
-    An op's node gets its run number, live bytes, addresses, in-place pairs and recompute count.
-    """
+    """Return notes by node, in the planned file's order. O(steps + e)."""
     graph = translation.graph
     live = simulate(graph, plan).live.sum(axis=1)
     offsets = {(each.buffer, each.first_step): each.offset for each in plan.addresses}
@@ -58,7 +54,7 @@ def notes_of_nodes(translation: Translation, plan: Plan, order: NodeOrder) -> li
 
 
 def with_notes(content: Content, notes: Sequence[Notes]) -> Pieces:
-    """Return a model's bytes in pieces, with `notes` on the main graph's nodes."""
+    """Return a model's bytes with `notes` on its nodes."""
     left = iter(notes)
 
     def edit(view: memoryview, start: int, stop: int) -> Pieces:

@@ -1,4 +1,4 @@
-"""Apply plans to ONNX models: reorder nodes, repeat those that are recomputed, change nothing else."""
+"""Apply plans to ONNX models by reordering and repeating nodes."""
 
 from collections.abc import Sequence
 
@@ -13,11 +13,7 @@ from lowtide.frameworks.onnx.reading.translation import Translation
 
 
 def planned_order(model: ModelProto, translation: Translation, plan: Plan) -> NodeOrder:
-    """Return the node order, subgraphs included, that follows a plan.
-
-    Views and constants precede their first reader. Raises FingerprintError for a plan of another graph,
-    UnsupportedError for one that copies, VerificationError for an invalid one.
-    """
+    """Return the node order, subgraphs included, that follows a plan; raises as `OnnxModel.apply`."""
     _check_plan(translation, plan)
     verify(translation.graph, plan, check_capacity=False)
     return _order(model.graph, translation, plan)
@@ -53,8 +49,8 @@ def _order(graph: GraphProto, translation: Translation, plan: Plan) -> NodeOrder
 class _Placing:
     """Places ops in the plan's order, views and constants before their readers.
 
-    Recomputed values get new names, used by later readers and their views, so the runtime frees the earlier value. A
-    graph output's last value keeps its name.
+    Recomputed values get new names, so that the runtime frees the earlier ones. A graph output's last value keeps its
+    name.
     """
 
     def __init__(self, graph: GraphProto, nodes_of_ops: Sequence[tuple[int, ...]]) -> None:
@@ -71,12 +67,11 @@ class _Placing:
         self._checked_at: dict[int, int] = {}
         """By view, recomputed runs before its last check."""
         self._now: dict[str, str] = {}
-        """New name by original name."""
         self._order: list[int] = []
         self._names: dict[int, dict[str, str]] = {}
 
     def run(self, op: OpId, *, last: bool) -> None:
-        """Place the nodes of an op; shape nodes run only once."""
+        """Place an op's nodes; shape nodes run only once."""
         again = op in self._has_run
         self._reruns += again
         self._has_run.add(op)
@@ -85,7 +80,6 @@ class _Placing:
             self._place(position, again=again, last=last)
 
     def finish(self) -> tuple[list[int], dict[int, dict[str, str]]]:
-        """Return node positions in order, and new names by place."""
         self._bring([position for position in self._lazy if position not in self._made_from])
         return self._order, self._names
 

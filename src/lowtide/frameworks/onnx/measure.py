@@ -1,4 +1,4 @@
-"""Measure a model: the peak of live tensor bytes in file order."""
+"""Measure the peak of live tensor bytes in file order."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -32,11 +32,11 @@ class MeasuredRun:
 def measure_peak(
     model: ModelProto, inputs: Mapping[str, Array], *, dims: Mapping[str, int] | None = None, folder: Path | None = None
 ) -> MeasuredRun:
-    """Run a model once on one CPU thread and return the peak seen by ONNX Runtime's allocator, without weights.
+    """Run a model once on one CPU thread; return the peak of ONNX Runtime's allocator, without weights.
 
-    `folder` holds external data. Functions, and operators without a kernel, are expanded first, since ONNX Runtime
-    would run their nodes last. Random nodes get seeds. Raises InputError for missing weights, UnsupportedError for a
-    model that ONNX Runtime does not run.
+    `folder` holds external data. Functions and operators without a kernel are expanded first, since ONNX Runtime would
+    run their nodes last. Random nodes get seeds. Raises InputError for missing weights, UnsupportedError if ONNX
+    Runtime does not run the model.
     """
     check_weights_present(model, folder)
     model = _expand(with_seeds(model))
@@ -54,7 +54,6 @@ def measure_peak(
 
 
 def _expand(model: ModelProto) -> ModelProto:
-    """Expand functions in place, as far as onnx can."""
     with suppress(RuntimeError):  # onnx fails on values of unknown type in functions
         if model.functions:
             model = inline_local_functions(model)

@@ -1,4 +1,4 @@
-"""An ONNX model: read once, planned, written back and measured."""
+"""An ONNX model: read, planned, written and measured."""
 
 import os
 from collections.abc import Mapping
@@ -55,12 +55,12 @@ from lowtide.frameworks.outputs import compare_outputs
 from lowtide.frameworks.wire import Content
 
 _LEAST_PLACED_BYTES = 2**15
-"""Least peak at which a session places values: below, they fit in pages that the C library keeps in any case."""
+"""Smaller runs fit in pages that the C library keeps in any case."""
 
 
 @dataclass(frozen=True, eq=False)
 class OnnxForm(Form):
-    """A form, with the model written for it."""
+    """A form and its model."""
 
     model: "OnnxModel" = field(kw_only=True)
 
@@ -71,10 +71,9 @@ class OnnxModel(Model):
     def __init__(self, source: ModelSource, dims: Mapping[str, int] | None = None) -> None:
         """Read a model from a path or an object, without its weights.
 
-        `dims` are sizes of dynamic dimensions by name. A dimension without a name is called after its input and
-        position: "x.0". Raises MalformedInputError for a broken model, UnsupportedError for dynamic dimensions without
-        a size (it lists all), UsageError for sizes that do not fit the model, GraphError for sizes too large for any
-        machine.
+        `dims` are sizes of dynamic dimensions by name; one without a name is called after its input and axis: "x.0".
+        Raises MalformedInputError for a broken model, UnsupportedError listing dynamic dimensions without a size,
+        UsageError for sizes that do not fit the model, GraphError for sizes too large for any machine.
         """
         self._source = self._given = source
         self._model = load_model(source)
@@ -86,7 +85,7 @@ class OnnxModel(Model):
         self._skipped: tuple[str, ...] = ()
         self._translation = read_model(self._model, self._dims, self._name)
         self._stock = self._runs = StockGraph(self._model.graph, self._translation)
-        """The graph in the stock runtime; `_runs` has the order of a model that its runtime has optimized."""
+        """The graph in the stock runtime; `_runs` keeps an optimized model's order."""
         self._file_orders: WeakKeyDictionary[Plan, tuple[NodeOrder, str]] = WeakKeyDictionary()
 
     @property
@@ -101,7 +100,7 @@ class OnnxModel(Model):
 
     @property
     def chunking_slows(self) -> bool:
-        """True: a Scan starts its body for every chunk, and small products take longer."""
+        """A Scan starts its body for every chunk, and small products take longer."""
         return True
 
     def make_unmodified(self) -> "OnnxForm":
@@ -109,10 +108,9 @@ class OnnxModel(Model):
         return OnnxForm("unmodified", self.graph, model=self)
 
     def make_form(self, name: FormName, *, exact: bool) -> "OnnxForm | None":
-        """Return the model with its largest values computed in chunks with equal bits; see `write_in_chunks`.
+        """Return the model with its largest values in bit-equal chunks.
 
-        None if chunking cannot lower the peak or the model cannot be tried, because its sizes are dynamic or ONNX
-        Runtime does not run it. The form in finer chunks uses as many chunks as still help.
+        None if chunks do not lower the peak, sizes are dynamic, or ONNX Runtime does not run the model.
         """
         if not exact or name == "in finest chunks":
             return None
@@ -143,15 +141,14 @@ class OnnxModel(Model):
         return OnnxForm(name, graph, model=model)
 
     def _planned_by(self, plan: Plan) -> "OnnxModel":
-        """Return the model of a plan's form; this one for a plan of another program."""
         form = self.form_of(plan)
         return form.model if isinstance(form, OnnxForm) else self
 
     def apply(self, plan: Plan) -> ModelProto:
-        """Return a copy of the model with its nodes in the order of the plan.
+        """Return a copy of the model with its nodes in the plan's order.
 
-        Recomputed nodes appear again, with new names for their outputs. Raises FingerprintError for a plan of another
-        graph, UnsupportedError for one that copies, VerificationError for a wrong one.
+        Recomputed nodes appear again, with new output names. Raises FingerprintError for a plan of another graph,
+        UnsupportedError for one that copies, VerificationError for a wrong one.
         """
         planned = self._planned_by(plan)
         order = planned_order(planned._model, planned._translation, plan)
@@ -160,8 +157,7 @@ class OnnxModel(Model):
     def save(self, plan: Plan, path: Path) -> None:
         """Write the reordered model completely or not at all; weights in other files stay there.
 
-        Its metadata records the plan. Raises UnsupportedError if the weights cannot be reached from the new folder,
-        UsageError if the file cannot be written.
+        Raises UnsupportedError if the new folder cannot reach the weights, UsageError if the file cannot be written.
         """
         check_weights_reachable(self._model, self._folder, path.parent)
         write_pieces(path, drained(self._planned_by(plan)._planned(plan)))
@@ -175,10 +171,7 @@ class OnnxModel(Model):
         write_pieces(path, with_notes(content, notes_of_nodes(model._translation, plan, order)))
 
     def save_for_session(self, plan: Plan, path: Path, level: str) -> None:
-        """Write a model that ONNX Runtime has optimized here at `level`, in a plan's order, without addresses.
-
-        Only lowtide's session follows the order.
-        """
+        """Write a model, optimized here at `level`, in a plan's order; only lowtide's session follows it."""
         order = planned_order(self._model, self._translation, plan)
         metadata = {PLANNED: level, **machine_of(self._model), **sharing_of(self._model), **self._small(plan)}
         write_pieces(path, drained(reordered_model(self._content(), order, metadata)))
@@ -192,15 +185,13 @@ class OnnxModel(Model):
         return reordered_model(self._content(), order, {**metadata, **(notes or {})})
 
     def _small(self, plan: Plan) -> Mapping[str, str]:
-        """Return metadata if runs have fixed sizes and need less than `_LEAST_PLACED_BYTES`; else empty."""
         peak_bytes = sum(plan.peak_bytes.values())
         return {SMALL: str(peak_bytes)} if not self._dims and 0 < peak_bytes < _LEAST_PLACED_BYTES else {}
 
     def _file_order(self, plan: Plan) -> tuple[NodeOrder, str]:
-        """Return the node order in a file that follows a plan, and its mark in the metadata.
+        """Return a planned file's node order, and its mark in the metadata.
 
-        If the stock runtime would need more memory for that file than for the unmodified one, an order is tried that
-        makes the runtime's default order equal to the plan's.
+        If the stock runtime would need more memory than for the unmodified file, an order that it keeps is tried.
         """
         if plan not in self._file_orders:
             order = planned_order(self._model, self._translation, plan)
@@ -210,12 +201,10 @@ class OnnxModel(Model):
         return self._file_orders[plan]
 
     def optimized(self, level: str | None, *, for_this_machine: bool = False) -> "OnnxModel":
-        """Return the model as ONNX Runtime would run it at a level, by default the highest with equal bits anywhere.
+        """Return the model as ONNX Runtime runs it at a level, by default the highest with equal bits anywhere.
 
-        `for_this_machine` is the last level, "all". The runtime writes the model in its own process, so inserted casts
-        and copies, fused operators and folded constants are ordinary nodes of the result. Raises UsageError for an
-        unknown level or a lower one with `for_this_machine`, UnsupportedError for a model that the runtime does not
-        load.
+        `for_this_machine` is the last level, "all". Raises UsageError for an unknown level or a lower one with
+        `for_this_machine`, UnsupportedError for a model that the runtime does not load.
         """
         if for_this_machine:
             if level not in (None, LAST_LEVEL):
@@ -257,10 +246,7 @@ class OnnxModel(Model):
         return self._is_faster_here
 
     def _addresses(self, order: NodeOrder, metadata: Mapping[str, str]) -> Mapping[str, str]:
-        """Run the planned model in child processes and return their recorded addresses; empty if it does not run.
-
-        Workspaces depend on the number of threads, so addresses are recorded for one thread and for all.
-        """
+        """Return the addresses of runs in child processes; empty if the model does not run."""
         with temporary_folder(self._model, self._folder) as folder:
             planned = folder / "planned.onnx"
             write_pieces(planned, drained(reordered_model(self._content(), order, metadata)))
@@ -274,7 +260,6 @@ class OnnxModel(Model):
         return {ADDRESSES: joined_texts(filter(None, learned))} if any(learned) else {}
 
     def _file_of(self, source: ModelSource, folder: Path) -> Path:
-        """Return a model's file, written to a folder if it is an object."""
         if not isinstance(source, ModelProto):
             return Path(source)
         path = folder / "given.onnx"
@@ -282,7 +267,6 @@ class OnnxModel(Model):
         return path
 
     def _content(self) -> Content:
-        """Return the model's bytes; raises InputError if the file has changed since it was read."""
         content = whole_content(self._source)
         if not isinstance(self._source, ModelProto) and _differ(self._model, light_model(content)):
             raise InputError(f"{self._name} has changed since it was read; plan it again")
@@ -291,7 +275,7 @@ class OnnxModel(Model):
     def runtime_peaks(self, plan: Plan) -> RuntimePeaks:
         """Return the memory of the unmodified and the planned file in the stock runtime, on one thread.
 
-        If the runtime's optimizations changed the model, the unmodified file is the optimized one.
+        If its optimizations changed the model, the unmodified file is the optimized one.
         """
         planned = self._planned_by(plan)
         order, _ = planned._file_order(plan)
@@ -307,7 +291,7 @@ class OnnxModel(Model):
         )
 
     def runtime_runs(self, plan: Plan) -> list[RuntimeRun]:
-        """Run the given file in the stock runtime and the planned one in a session, each in its own process."""
+        """Run the given file in the stock runtime and the planned one in a session."""
         with temporary_folder(self._model, self._folder) as folder:
             given, planned = self._file_of(self._given, folder), folder / "planned.onnx"
             self.save(plan, planned)

@@ -1,4 +1,4 @@
-"""Sessions that plan a model when they open it, as ONNX Runtime optimizes it for this machine."""
+"""Sessions that plan a model on opening."""
 
 import os
 from collections.abc import Generator, Mapping, Sequence
@@ -32,12 +32,11 @@ ModelPath = str | bytes | os.PathLike[str]
 class Session(PlannedSession):
     """An `onnxruntime.InferenceSession` on the CPU with all values of a run at planned addresses in one arena.
 
-    A file by lowtide runs in its order. Any other model is planned when it is opened, or at its first run if sizes are
-    missing: ONNX Runtime optimizes it for this machine at the level of the options, by default its last, and lowtide
-    orders the nodes. The first run per input shapes is recorded and packed, unless the file has addresses. A run that
+    A file by lowtide runs in its order. Any other model is planned on opening, or at its first run if sizes are
+    missing: ONNX Runtime optimizes it for this machine at the options' level, by default its last, and lowtide orders
+    the nodes. The first run per input shapes is recorded and packed, unless the file has addresses. A run that
     allocates differently (data-dependent sizes, another thread) uses ordinary allocation and counts in `use`. Results
-    are outside the arena. A model of fixed sizes that needs less than 32 KiB runs without an arena, as fast as in ONNX
-    Runtime.
+    are outside the arena. A model of fixed sizes below 32 KiB runs without an arena, as fast as in ONNX Runtime.
     """
 
     def __init__(
@@ -55,8 +54,8 @@ class Session(PlannedSession):
         """Open a model like InferenceSession, optionally in a shared `arena`.
 
         `dims` are sizes of dynamic dimensions to plan for, by default those of the first run; runs may have others.
-        Without `plan`, or if planning fails, nodes run in the runtime's own order (`unplanned` has the reason). The
-        options lose the runtime's arena, pattern and reuse. Raises UsageError for parallel execution and wrong `dims`,
+        Without `plan`, or if planning fails, nodes run in the runtime's own order (see `unplanned`). The options lose
+        the runtime's arena, pattern and reuse. Raises UsageError for parallel execution and wrong `dims`,
         UnsupportedError for a file for another kind of processor.
         """
         onnxruntime: Any = import_module("onnxruntime")
@@ -117,7 +116,7 @@ class Session(PlannedSession):
             return stock.io_binding()
 
     def _plan_for(self, values: Mapping[str, Any]) -> None:
-        """Plan a waiting model for these inputs' sizes; a run in another thread goes on."""
+        """Plan a waiting model for these sizes; a run in another thread goes on."""
         if self._planning.acquire(blocking=False):
             try:
                 self._plan_waiting(values)
@@ -139,7 +138,7 @@ class Session(PlannedSession):
 
 @dataclass(frozen=True, slots=True)
 class _UntilFirstRun:
-    """A model to plan for its first run's sizes, and its arguments."""
+    """A model to plan at its first run."""
 
     source: ModelPath
     options: Any
@@ -150,7 +149,6 @@ class _UntilFirstRun:
     more: Mapping[str, Any]
 
     def sizes(self, values: Mapping[str, Any]) -> Mapping[str, int] | None:
-        """Return all dynamic dimensions' sizes; None if the inputs do not fit the model."""
         graph = _graph_of(self.source)
         try:
             found = {name: size for each in fed_inputs(graph) for name, size in sizes_of(each, values[each.name])}
@@ -172,7 +170,6 @@ def _graph_of(source: ModelPath) -> GraphProto:
 
 
 def _missing_sizes(source: ModelPath, dims: Mapping[str, int]) -> Sequence[str]:
-    """Return dynamic dimensions without a size; none for an unreadable model."""
     try:
         return [name for name in dynamic_dimensions(_graph_of(source)) if name not in dims]
     except InputError:
@@ -191,7 +188,7 @@ def _reason_to_leave(options: Any, providers: Sequence[Any] | None, *, plan: boo
 
 @contextmanager
 def _planned_here(source: ModelPath, options: Any, dims: Mapping[str, int], more: Mapping[str, Any]) -> Generator[Path]:
-    """Yield a file with the model as the runtime optimizes it here, planned for sizes `dims`.
+    """Yield a file with the model as optimized here and planned for `dims`.
 
     Raises UsageError for wrong `dims`, UnsupportedError for a model that cannot be planned.
     """

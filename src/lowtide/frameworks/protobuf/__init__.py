@@ -1,4 +1,4 @@
 """Read and write protocol buffer messages, binary and as text, without the protobuf package.
 
-A format declares its messages as data. Unchanged messages are written as they were read, and unknown fields are kept.
+Unchanged messages are written as they were read, and unknown fields are kept.
 """

@@ -25,13 +25,11 @@ _WIRE_TYPES = {"float": FIXED32, "double": FIXED64, "string": BYTES, "bytes": BY
 
 
 def wire_type(field: Field) -> int:
-    """Return the wire type of single values of a field."""
     return BYTES if field.is_message else _WIRE_TYPES.get(field.kind, VARINT)
 
 
 def read_binary(kind: type[AnyMessage], content: bytes, where: str) -> AnyMessage:
-    """Return the message in some bytes, with unknown fields kept. Raises MalformedInputError with `where` and the
-    byte."""
+    """Return the message in some bytes, with unknown fields kept; raises MalformedInputError."""
     message = kind()
     reader = _BinaryReader(content, where, kind.FORMAT)
     try:
@@ -113,7 +111,6 @@ class _BinaryReader:
         return end
 
     def broken(self, at: int, what: str) -> MalformedInputError:
-        """Return the error for a problem at a byte."""
         return MalformedInputError(
             f"{self._where}: invalid {self._name} at byte {at}: {what}; check that the file is complete"
         )
@@ -134,7 +131,7 @@ def _number(kind: str, value: int) -> int | bool:
 def write_binary(message: Message) -> bytes:
     """Return the message as bytes: unchanged messages as they were read, else fields by number, then unknown ones.
 
-    Raises UnsupportedError for unknown fields of a text file, since their numbers are unknown.
+    Raises UnsupportedError for unknown fields of a text file, which have no numbers.
     """
     if message.source is not None and isinstance(message.source.content, bytes):
         piece = message.source.content[message.source.start : message.source.stop]

@@ -1,4 +1,4 @@
-"""The base of all messages: fields with names and numbers, unknown fields, and the source in a file."""
+"""The base of all messages."""
 
 from array import array
 from collections.abc import Iterator, Mapping
@@ -9,24 +9,19 @@ from lowtide.core.errors import MalformedInputError
 from lowtide.frameworks.wire import DEEPEST
 
 _DEFAULTS: Mapping[str, Any] = {"string": "", "bytes": b"", "float": 0.0, "double": 0.0, "bool": False}
-"""The default of each kind of scalar; 0 for others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a message, as declared in its .proto file."""
-
     name: str
     number: int
     kind: str
-    """string, bytes, float, double, int32, int64, uint32, uint64, bool, the name of a message, or the lowercase name of
-    an enumeration."""
+    """A scalar type such as int64, the name of a message, or the lowercase name of an enumeration."""
     repeated: bool = False
     packed: bool = False
 
     @property
     def is_message(self) -> bool:
-        """Whether its values are messages."""
         return self.kind[0].isupper()
 
 
@@ -42,25 +37,20 @@ class Source:
 class Message:
     """A message with one attribute per field.
 
-    Repeated fields are lists. A scalar is set once assigned, a message once one of its fields is set or a file contains
-    it.
+    A scalar is set once assigned, a message once one of its fields is set or a file contains it.
     """
 
     FIELDS: ClassVar[tuple[Field, ...]] = ()
     fields_by_name: ClassVar[Mapping[str, Field]] = {}
     fields_by_number: ClassVar[Mapping[int, Field]] = {}
     KINDS: ClassVar[dict[str, type["Message"]]] = {}
-    """All messages of a format by name. The base class of each format has its own."""
     ENUMS: ClassVar[Mapping[str, Mapping[str, int]]] = {}
-    """Enumerations of a format: numbers by name."""
     FORMAT: ClassVar[str] = "message"
-    """Name of the format in error messages."""
 
     source: Source | None = None
     unknown_binary: tuple[bytes, ...] = ()
-    """Unknown fields of a binary file, with tag and content."""
+    """With tag and content."""
     unknown_text: tuple[str, ...] = ()
-    """Unknown fields of a text file."""
 
     def __init_subclass__(cls) -> None:
         cls.fields_by_name = {field.name: field for field in cls.FIELDS}
@@ -103,7 +93,6 @@ class Message:
             yield field, value
 
     def is_unset(self) -> bool:
-        """Whether the message has no content and no source."""
         unknown = self.unknown_binary or self.unknown_text
         return self.source is None and not unknown and next(self.set_fields(), None) is None
 
@@ -115,7 +104,6 @@ class Message:
     __hash__ = None  # pyright: ignore[reportAssignmentType]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Copy messages and lists. Other values are immutable."""
         made = type(self).__new__(type(self))
         for name, value in self.__dict__.items():
             if isinstance(value, list):
@@ -152,7 +140,7 @@ def fields_of(declared: str) -> tuple[Field, ...]:
 
 
 def deeper(depth: int, where: str) -> int:
-    """Return the next depth. Raises MalformedInputError beyond the deepest nesting."""
+    """Return the next depth; raises MalformedInputError beyond the deepest nesting."""
     if depth >= DEEPEST:
         raise MalformedInputError(f"{where}: messages are nested more than {DEEPEST} deep; check the file")
     return depth + 1

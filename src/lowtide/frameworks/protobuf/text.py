@@ -18,7 +18,7 @@ _ESCAPED = {10: "\\n", 13: "\\r", 9: "\\t", 34: '\\"', 39: "\\'", 92: "\\\\"}
 
 
 def read_text(kind: type[AnyMessage], text: str, where: str) -> AnyMessage:
-    """Return the message in a text, with unknown fields kept. Raises MalformedInputError with `where` and the line."""
+    """Return the message in a text, with unknown fields kept; raises MalformedInputError."""
     message = kind()
     reader = _TextReader(Tokens(text, where, kind.FORMAT), where)
     reader.read(message, "", 0)
@@ -32,7 +32,6 @@ class _TextReader:
         self._where = where
 
     def read(self, message: Message, closing: str, depth: int) -> None:
-        """Read fields up to the closing sign, which is not consumed."""
         tokens, unknown = self._tokens, list(message.unknown_text)
         while not self._closes(closing):
             if tokens.next.kind == "end" and not closing:
@@ -168,7 +167,6 @@ class _TextReader:
         return -value if negative else value
 
     def _skip_value(self, depth: int) -> int:
-        """Skip the value of an unknown field and return its end."""
         tokens = self._tokens
         has_colon = tokens.take_if(":")
         end = tokens.next.stop
@@ -199,7 +197,7 @@ class _TextReader:
 
 
 def decoded_text(content: bytes, where: str) -> str:
-    """Return bytes decoded as UTF-8. Raises MalformedInputError if they are not."""
+    """Return bytes decoded as UTF-8; raises MalformedInputError."""
     try:
         return content.decode()
     except UnicodeDecodeError as error:
@@ -209,7 +207,7 @@ def decoded_text(content: bytes, where: str) -> str:
 def write_text(message: Message) -> str:
     """Return the message as text: unchanged messages as they were read, with comments, else fields by number.
 
-    Raises UnsupportedError for unknown fields of a binary file, since their names are unknown.
+    Raises UnsupportedError for unknown fields of a binary file, which have no names.
     """
     as_read = _as_read(message)
     return _fields(message, "") if as_read is None else as_read

@@ -20,8 +20,6 @@ _LITERAL = b"\\'\"?"
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token, from `start` to `stop` in the text."""
-
     kind: str
     """name, number, string, sign or end."""
     text: str
@@ -30,8 +28,6 @@ class Token:
 
 
 class Tokens:
-    """Iterates over the tokens of a text, without spaces and comments."""
-
     def __init__(self, text: str, where: str, name: str) -> None:
         self.text = text
         self._name = name
@@ -41,7 +37,7 @@ class Tokens:
         self.take()
 
     def take(self) -> Token:
-        """Return the next token and advance. Raises MalformedInputError for an invalid one."""
+        """Return the next token and advance; raises MalformedInputError."""
         taken = self.next
         while self._at < len(self.text):
             match = _WORD.match(self.text, self._at)
@@ -63,12 +59,11 @@ class Tokens:
         return found
 
     def error(self, what: str) -> MalformedInputError:
-        """Return the error for a problem with the next token."""
         line = self.text.count("\n", 0, self.next.start) + 1
         return MalformedInputError(f"{self._where}: invalid {self._name} in line {line}: {what}; correct the text")
 
     def string(self) -> bytes:
-        """Take one or several adjacent strings, and return their bytes."""
+        """Return the bytes of one or several adjacent strings, and advance."""
         if self.next.kind != "string":
             raise self.error(f"expected a quoted string, found {self.next.text!r}")
         pieces: list[bytes] = []

@@ -32,12 +32,10 @@ class PortStep:
 
 
 def planned_graph(graph: GraphDef, translation: TensorflowTranslation, plan: Plan) -> GraphDef:
-    """Return the graph that follows a plan.
+    """Return the graph that follows a plan; see `TensorflowModel.apply`.
 
-    Every op waits for the previous op. A recomputed run is a copy `Recomputed/NAME`; offloads are
-    `swap_out_NAME_OUTPUT` and `swap_in_NAME_OUTPUT`. TensorFlow frees tensors after their last use. A function called
-    with several sizes follows its plan of the highest peak. Raises FingerprintError for a plan of another graph,
-    VerificationError for an invalid plan.
+    Offloads are `swap_out_NAME_OUTPUT` and `swap_in_NAME_OUTPUT`. A function called with several sizes follows its plan
+    of the highest peak.
     """
     _check_plan(translation, plan)
     verify(translation.graph, plan, check_capacity=False)
@@ -73,7 +71,6 @@ def _joined_pairs(steps: Sequence[int | PortStep], pairs: dict[int, int]) -> lis
 
 
 def _planned_functions(translation: TensorflowTranslation, plan: Plan) -> dict[str, tuple[TensorflowTranslation, Plan]]:
-    """Return the reordered functions, each with its highest peak's plan."""
     plans: dict[str, Plan] = {}
     waiting = [plan]
     while waiting:
@@ -104,10 +101,9 @@ def _check_plan(translation: TensorflowTranslation, plan: Plan) -> None:
 
 
 def _nodes_in_order(body: NodeBody, ops: Sequence[int], steps: Sequence[int | PortStep]) -> list[NodeDef]:
-    """Return a body's running nodes in the order of `steps`. `ops` are all running nodes.
+    """Return nodes in the order of `steps`.
 
-    The first run after the free of an offloaded output waits for its copy. An IdentityN waits for all its inputs, so
-    its readers read these instead.
+    An IdentityN waits for all its inputs, so its readers read these instead.
     """
     writer = _Writer(_past_barriers(body), set(ops))
     before: str | None = None
@@ -142,11 +138,9 @@ class _Writer:
     taken: set[str] = field(init=False)
     current: dict[int, str] = field(default_factory=dict[int, str])
     on_host: dict[Port, str] = field(default_factory=dict[Port, str])
-    """The copy to the host of each output."""
     leaving: dict[Port, str] = field(default_factory=dict[Port, str])
     """Copies out of outputs not freed yet."""
     back: dict[Port, str] = field(default_factory=dict[Port, str])
-    """The copy back of each output."""
     left: list[str] = field(default_factory=list[str])
     """Copies out that the next run waits for."""
     views: dict[tuple[int, tuple[str, ...]], str] = field(default_factory=dict[tuple[int, tuple[str, ...]], str])
@@ -158,7 +152,6 @@ class _Writer:
         self.taken = set(self.body.places)
 
     def run(self, place: int, before: str | None) -> str:
-        """Add a run; return its name."""
         node = self.body.nodes[place]
         inputs = self._inputs(place) if self.is_renamed else list(node.inputs)
         read = {node_of(text) for text in inputs}
@@ -177,7 +170,6 @@ class _Writer:
         return self.current[place]
 
     def move(self, step: PortStep, before: str | None) -> None:
-        """Add a copy or record a free; raises UnsupportedError to copy an unknown data type."""
         port = step.port
         if step.kind == StepKind.FREE:
             if port in self.leaving:
@@ -212,7 +204,6 @@ class _Writer:
         ]
 
     def _read(self, text: str, port: Port) -> str:
-        """Return the input text for an output's current value."""
         chain: list[int] = []
         texts = [text]
         while port[0] not in self.ops and self.body.nodes[port[0]].op in VIEWS and self.body.data[port[0]]:
@@ -226,7 +217,6 @@ class _Writer:
         return now
 
     def _view(self, view: int, text: str) -> str:
-        """Return a view's name, or its copy's if its first input is not `text`."""
         node = self.body.nodes[view]
         inputs = (text, *node.inputs[1:])
         if inputs == tuple(node.inputs):

@@ -1,4 +1,4 @@
-"""The order in which TensorFlow's executor runs a graph on one thread."""
+"""The order of TensorFlow's executor."""
 
 from collections import deque
 from collections.abc import Collection, Sequence
@@ -18,10 +18,9 @@ WORTH = 0.95
 
 
 def executor_plan(translation: TensorflowTranslation) -> Plan:
-    """Return the plan in the order in which TensorFlow's executor starts the nodes on one thread. O(n + e).
+    """Return the executor's order on one thread as a plan. O(n + e).
 
-    Cheap nodes run as soon as they are ready. Of the others, the last to become ready runs first. Source:
-    ExecutorState::ScheduleReady in executor.cc of TensorFlow.
+    Source: ExecutorState::ScheduleReady.
     """
     body, graph = translation.body, translation.graph
     fed = {place for place, _ in translation.fed}

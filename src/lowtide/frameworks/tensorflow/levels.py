@@ -15,12 +15,12 @@ from lowtide.frameworks.tensorflow.rewrites.memory_rewrites import SwappedInput
 
 ORIGINAL = "original"
 _LOWERED = 0.99
-"""Estimates above this share of the one before count as unchanged."""
+"""Estimates above this share count as unchanged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """The nodes after a level, with its changes by name."""
+    """The nodes after a level, and its changes."""
 
     nodes: Sequence[NodeDef]
     recomputed: Sequence[str] = ()
@@ -34,10 +34,7 @@ class Changes:
 
 
 def split_level(level: str) -> tuple[LevelName, bool]:
-    """Return a named level, and whether it is exact: "original" or "original:manual".
-
-    Raises UsageError for an unknown level.
-    """
+    """Return a named level, and whether it is exact ("original:manual"); raises UsageError if unknown."""
     first, _, second = level.partition(":")
     name = (second or "heuristics") if first == ORIGINAL else level
     for known in LEVELS:
@@ -50,9 +47,9 @@ def split_level(level: str) -> tuple[LevelName, bool]:
 def optimize_nodes(nodes: Sequence[NodeDef], situation: Situation, level: str, scope: str = DEFAULT_SCOPE) -> Changes:
     """Run a level on the nodes of a graph, one device after the other.
 
-    Raises UsageError for an unknown level, an empty scope, and hints that match no node; UnsupportedError for control
-    flow of TensorFlow 1. Candidates whose nodes form a cycle are dropped. If none is left, the graph is unchanged, or
-    for exact levels UnsupportedError is raised.
+    Candidates with a cycle are dropped; if none is left, the graph is unchanged. Raises UsageError for an unknown
+    level, an empty scope, and hints that match no node; UnsupportedError for control flow of TensorFlow 1, and if an
+    exact level makes a cycle.
     """
     name, as_grappler = split_level(level)
     body = body_of_graph(nodes, situation.where)
@@ -88,14 +85,12 @@ def optimize_nodes(nodes: Sequence[NodeDef], situation: Situation, level: str, s
 
 
 def _scope_of(nodes: Sequence[NodeDef], scope: str) -> str:
-    """Return `scope`, or TensorFlow 2's if the default scope has no nodes."""
     if scope != DEFAULT_SCOPE or any(is_in_scope(node.name, scope) for node in nodes):
         return scope
     return TAPE_SCOPE
 
 
 _Candidate = Callable[[Passes], Passes | None]
-"""Runs passes on an unchanged graph; None if nothing is to do."""
 _Estimated = tuple[Mapping[str, int], Passes]
 
 
@@ -121,7 +116,6 @@ def _recomputing_any_kind(level: LevelName) -> _Candidate:
 
 
 def _estimated(unchanged: Passes, make: _Candidate) -> _Estimated | None:
-    """Return a candidate with Grappler's estimate of its peak, None if its nodes form a cycle."""
     try:
         work = make(unchanged.restarted())
         return None if work is None else (work.estimates(), work)
@@ -130,7 +124,6 @@ def _estimated(unchanged: Passes, make: _Candidate) -> _Estimated | None:
 
 
 def _lowest(candidates: Iterable[_Estimated | None]) -> _Estimated | None:
-    """Return the candidate with the lowest estimate."""
     found = [each for each in candidates if each is not None]
     return min(found, key=lambda each: sum(each[0].values()), default=None)
 

@@ -1,4 +1,4 @@
-"""Load graphs, and convert changed ones to the same kind."""
+"""Load graphs from files and objects."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,12 +25,11 @@ GraphSource = str | Path | GraphDef | Any
 
 
 BINARY, TEXT = (".pb",), (".pbtxt", ".prototxt")
-"""File endings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedGraph:
-    """A graph with its source's feeds and fetches, and conversions of changed graphs."""
+    """A graph, its source's feeds and fetches, and conversions."""
 
     graph: GraphDef
     where: str
@@ -40,14 +39,13 @@ class LoadedGraph:
     pieces_of: Callable[[GraphDef], list[Content]]
     """Encodes a binary file with another graph."""
     text: Content | None = None
-    """The content of a source in text format."""
     object_of: Callable[[GraphDef], Any]
     """Makes an object of the source's kind."""
     captured: Mapping[str, tuple[int, Shape]] = field(default_factory=dict[str, tuple[int, Shape]])
-    """Placeholders for a function's captured variables, with types and shapes."""
+    """Placeholders for captured variables, with types and shapes."""
 
     def content_of(self, graph: GraphDef, name: str) -> list[Content]:
-        """Return another graph's file content, as text if the name asks for it."""
+        """Return file content, as text if the name asks for it."""
         if not name.lower().endswith(TEXT) or self.file_endings == BINARY:
             return self.pieces_of(graph)
         if graph is self.graph and self.text is not None:
@@ -56,9 +54,9 @@ class LoadedGraph:
 
 
 def load_graph(source: GraphSource, signature: str | None = None) -> LoadedGraph:
-    """Return the graph of a source, memory-mapped. `signature` selects one of a SavedModel or MetaGraphDef.
+    """Return a source's graph, memory-mapped.
 
-    Raises MalformedInputError for a broken file, UsageError for another kind of object and for an unknown signature.
+    Raises MalformedInputError for a broken file, UsageError for another kind of object or an unknown signature.
     """
     if isinstance(source, str | Path):
         path = Path(source)
@@ -102,7 +100,6 @@ def _of_object(source: Any, signature: str | None) -> LoadedGraph:
 
 
 def _captured(graph: Any) -> dict[str, tuple[int, Shape]]:
-    """Return `LoadedGraph.captured` of a function. Raises UsageError for a deleted variable."""
     try:
         variables = {id(variable.handle): variable for variable in graph.variables}
     except AssertionError:

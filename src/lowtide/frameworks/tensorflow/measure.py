@@ -1,4 +1,4 @@
-"""Measure the peak of a graph from TensorFlow's report of a run."""
+"""Measure graphs by TensorFlow's report of a run."""
 
 import zlib
 from collections import Counter
@@ -20,7 +20,6 @@ from lowtide.frameworks.tensorflow.shapes import is_full
 
 _TYPES = "1:f4 2:f8 3:i4 4:u1 5:i2 6:i1 8:c8 9:i8 10:? 17:u2 18:c16 19:f2 22:u4 23:u8"
 _NUMPY = {int(number): name for number, name in (each.split(":") for each in _TYPES.split())}
-"""NumPy types by the number of the data type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ class GraphRun:
 
     @property
     def compared(self) -> tuple[Any, ...]:
-        """Values of the fetches, and of the variables after the run."""
+        """Values of fetches and variables."""
         return *self.values, *self.state
 
 
@@ -84,7 +83,7 @@ def run_graph(
 
 
 def made_up_feeds(fed: Fed) -> dict[str, Any]:
-    """Return reproducible feeds; raises UnsupportedError if they are not numeric or have unknown shapes."""
+    """Return reproducible feeds; raises UnsupportedError if not numeric or of unknown shapes."""
     feeds: dict[str, Any] = {}
     for name, (kind, sizes) in fed.items():
         dtype = _NUMPY.get(kind)
@@ -95,7 +94,6 @@ def made_up_feeds(fed: Fed) -> dict[str, Any]:
 
 
 def made_up_variables(graph: GraphDef) -> dict[str, Any]:
-    """Return reproducible small values for a graph's variables."""
     values: dict[str, Any] = {}
     for node in graph.nodes:
         sizes, kind = shape(node.attribute("shape")), _NUMPY.get(integer(node.attribute("dtype")))
@@ -106,10 +104,7 @@ def made_up_variables(graph: GraphDef) -> dict[str, Any]:
 
 
 def _peaks(body: NodeBody, run: SessionRun, fed: set[str], kept: set[Port]) -> tuple[int, int]:
-    """Replay the reported run; return the peaks of the device and of the CPU that replaces the host.
-
-    An output is live until its last reader, and its views' readers, end.
-    """
+    """Return peak bytes on the device and on the CPU that replaces the host."""
     ran = {each.name: each for each in run.nodes}
     readers: Counter[Port] = Counter()
     for place, node in enumerate(body.nodes):

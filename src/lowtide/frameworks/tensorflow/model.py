@@ -1,4 +1,4 @@
-"""A graph of TensorFlow: read once, planned, written back and measured."""
+"""A graph of TensorFlow: read, planned, written and measured."""
 
 from collections.abc import Mapping, Sequence
 from copy import copy
@@ -50,14 +50,14 @@ class TensorflowModel(Model):
     ) -> None:
         """Read a graph from a path (GraphDef, MetaGraphDef, SavedModel or its folder) or from an object.
 
-        `fetches` are the requested outputs and nodes, by default those of the source's signature, or all outputs that
-        no node reads. `feeds` are outputs that the caller provides, in addition to placeholders. Sizes come from the
-        shapes recorded in nodes (`_output_shapes`), from `shapes` by output, from `dims` for single sizes of
-        placeholders ("x.0"), and from TensorFlow's own inference if installed. `devices` are memory sizes by device
-        ({"/gpu:0": "4 GiB"}). `signature` selects a signature of a SavedModel.
+        `fetches` are requested outputs and nodes, by default those of the signature, or all outputs that no node reads.
+        `feeds` are outputs that the caller provides besides placeholders. Sizes come from recorded shapes
+        (`_output_shapes`), from `shapes` by output, from `dims` for single sizes of placeholders ("x.0"), and from
+        TensorFlow's inference if installed. `devices` are memory sizes by device ({"/gpu:0": "4 GiB"}). `signature`
+        selects one of a SavedModel.
 
-        Raises MalformedInputError for a broken graph, UnsupportedError for missing sizes and for control flow of
-        TensorFlow 1, UsageError for names that are not in the graph, GraphError for sizes that are too large.
+        Raises MalformedInputError for a broken graph, UnsupportedError for missing sizes and control flow of TensorFlow
+        1, UsageError for names that are not in the graph, GraphError for sizes that are too large.
         """
         self._loaded = load_graph(source, signature)
         request = Request(
@@ -81,7 +81,7 @@ class TensorflowModel(Model):
 
     @property
     def translation(self) -> TensorflowTranslation:
-        """The graph with the nodes that its ops represent."""
+        """The graph with the nodes of its ops."""
         return self._read.translation
 
     @property
@@ -97,24 +97,23 @@ class TensorflowModel(Model):
         return other
 
     def apply(self, plan: Plan) -> Any:
-        """Return a graph that follows the plan, as an object of the kind that was read.
+        """Return a graph that follows the plan, as the kind of object read.
 
         Control edges order the ops, and recomputed nodes are copies named `Recomputed/NAME`. TensorFlow's own order is
-        good for ordinary Keras networks; `measure` shows whether the plan needs less memory. Copies to a host are
-        TensorFlow's own ops on a GPU; `with_host_stand_ins` runs them without one. Raises FingerprintError for a plan
-        of another graph, VerificationError for a wrong one.
+        good for ordinary Keras networks; `measure` shows which needs less memory. Copies to a host are ops that need a
+        GPU; `with_host_stand_ins` runs them without one. Raises FingerprintError for a plan of another graph,
+        VerificationError for a wrong one.
         """
         return self._loaded.object_of(self.planned_graph(plan))
 
     def save(self, plan: Plan, path: Path) -> None:
-        """Write the graph that follows the plan, in the kind of file that was read."""
+        """Write the graph that follows the plan, as the kind of file read."""
         write_pieces(path, self._loaded.content_of(self.planned_graph(plan), path.name))
 
     def reason_to_keep(self, plan: Plan, allowed_bytes: int | None, measured: Measurement | None = None) -> str | None:
         """Return in one sentence why the graph is better off without the plan; None if the plan helps.
 
-        A plan that only reorders must need less memory than TensorFlow's own order, measured or simulated. Raises
-        UnsupportedError if the plan cannot be applied.
+        A plan that only reorders must beat TensorFlow's own order, measured or simulated.
         """
         if measured is not None and measured.original_bytes is not None and len(plan.order()) == self.graph.n_ops:
             if measured.after_bytes < measured.original_bytes:
@@ -143,7 +142,7 @@ class TensorflowModel(Model):
     ) -> Changes:
         """Return the nodes after a level of Grappler's memory optimizer; see `lowtide.tensorflow.optimize`.
 
-        `devices` are memory sizes by device, by default those given on reading.
+        `devices` are memory sizes, by default those given on reading.
         """
         situation = Situation(
             where=self._loaded.where,
@@ -173,28 +172,28 @@ class TensorflowModel(Model):
         )
 
     def planned_graph(self, plan: Plan) -> GraphDef:
-        """Return the graph that follows a plan; raises what `apply` raises."""
+        """Return the graph that follows a plan; see `apply` for errors."""
         with named_errors(self._loaded.where):
             return planned_graph(self._loaded.graph, self._read.translation, plan)
 
     def object_of(self, graph: GraphDef) -> Any:
-        """Return another graph as an object of the kind that was read."""
+        """Return another graph as the kind of object read."""
         return self._loaded.object_of(graph)
 
     def with_nodes(self, nodes: Sequence[NodeDef]) -> Any:
-        """Return the graph with other nodes, as the kind of object read."""
+        """Return the graph with other nodes, as `object_of` does."""
         return self.object_of(self._loaded.graph.with_nodes(nodes))
 
     def save_nodes(self, nodes: Sequence[NodeDef], path: Path) -> None:
-        """Write a graph with other nodes, as the kind of file read."""
+        """Write a graph with other nodes, as `save` does."""
         write_pieces(path, self._loaded.content_of(self._loaded.graph.with_nodes(nodes), path.name))
 
     def measure(self, plan: Plan) -> Measurement:
         """Run the graph in TensorFlow on the CPU, one node at a time, in its own order and under the plan.
 
-        `before_bytes` is the peak in the order in which nodes become ready, enforced by control edges; `original_bytes`
-        is the peak of the unmodified graph in TensorFlow's order. Random numbers without a seed are the same in all
-        runs. Raises MissingExtraError without TensorFlow.
+        `before_bytes` is the peak in the order in which nodes become ready; `original_bytes` is that of the unmodified
+        graph in TensorFlow's order. Random numbers without a seed are the same in all runs. Raises MissingExtraError
+        without TensorFlow.
         """
         applied = self.planned_graph(plan)
         graphs = (self.planned_graph(Plan.baseline(self.graph)), applied, self._loaded.graph)
@@ -215,8 +214,8 @@ class TensorflowModel(Model):
     def resident_bytes(self, plan: Plan | None = None) -> int:
         """Return the resident memory that a run adds to a process of its own, with or without a plan.
 
-        This is the peak of the real allocator on the CPU, workspaces of kernels included, one node at a time. Raises
-        MissingExtraError without TensorFlow, UnsupportedError if the graph cannot run or the system is not Linux.
+        This is the real allocator's peak on the CPU, workspaces included, one node at a time. Raises MissingExtraError
+        without TensorFlow, UnsupportedError if the graph cannot run or the system is not Linux.
         """
         graph, feeds, fetches, variables = self._to_run(
             self._loaded.graph if plan is None else self.planned_graph(plan)
@@ -225,7 +224,6 @@ class TensorflowModel(Model):
         return added_resident_bytes(started, feeds, fetches, starts)
 
     def _to_run(self, graph: GraphDef) -> tuple[GraphDef, dict[str, Any], list[str], dict[str, Any]]:
-        """Return a runnable graph with made-up feeds, its fetches, and made-up variables."""
         runnable = with_seeds(with_variables(graph, self._loaded.captured))
         fetches = [*tensor_names(self._read.translation.body, self._read.translation.results), *self._read.targets]
         return runnable, made_up_feeds(self._read.fed), fetches, made_up_variables(runnable)

@@ -1,4 +1,4 @@
-"""TensorFlow's ops: kinds, arguments and effects, in part from the table of scripts/write_tensorflow_ops.py."""
+"""TensorFlow's ops: kinds, arguments and effects; scripts/write_tensorflow_ops.py writes their table."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -8,7 +8,6 @@ from lowtide.frameworks.tensorflow.graphs.attributes import integer, integers
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
 
 VARIABLES = frozenset({"AutoReloadVariable", "VarHandleOp", "Variable", "VariableV2", "_VarHandlesOp"})
-"""Ops that name a variable, which persists."""
 
 CONSTANTS = frozenset({"Const", "HostConst"})
 PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2", "_Arg", "_DeviceArg"})
@@ -20,7 +19,6 @@ VIEWS = frozenset(
     | {"PreventGradient", "ReadVariableOp", "RefIdentity", "Reshape", "Squeeze", "StopGradient", "_ReadVariablesOp"}
     | {"_RetVal", "_Retval", "_DeviceRetval"}
 )
-"""Ops that return their input's storage."""
 
 BARRIERS = frozenset({"IdentityN"})
 """Views that wait for all their inputs."""
@@ -32,7 +30,6 @@ READS_OF_RESOURCES = frozenset(
     {"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarIsInitializedOp", "VariableShape", "_ReadVariablesOp"}
     | {"IsVariableInitialized", "LookupTableFindV2", "LookupTableSizeV2", "ResourceStridedSlice"}
 )
-"""Ops that read a resource without changing it."""
 
 ELEMENTWISE = frozenset(
     {"Abs", "Add", "AddV2", "BiasAdd", "Ceil", "Cos", "Div", "DivNoNan", "Elu", "EluGrad", "Erf", "Exp", "Expm1"}
@@ -42,14 +39,14 @@ ELEMENTWISE = frozenset(
     | {"SigmoidGrad", "Sign", "Sin", "Softmax", "Softplus", "SoftplusGrad", "Softsign", "SoftsignGrad", "Sqrt"}
     | {"SqrtGrad", "Square", "SquaredDifference", "Sub", "Tan", "Tanh", "TanhGrad", "Xdivy", "Xlogy"}
 )
-"""Ops that may run in place on an input of the same size."""
+"""May run in place on an input of the same size."""
 
 INLINE = (
     SOURCES
     | {"BroadcastGradientArgs", "ConcatOffset", "ExpandDims", "Identity", "IdentityN", "NoOp", "PreventGradient"}
     | {"Rank", "ReadVariableOp", "Reshape", "Shape", "ShapeN", "Size", "Squeeze", "StopGradient"}
 )
-"""Cheap ops, run by TensorFlow's executor as soon as ready."""
+"""Cheap ops that the executor runs as soon as ready."""
 
 FILTER_GRADIENT, BIAS_GRADIENT = "Conv2DBackpropFilter", "BiasAddGrad"
 """Fused by oneDNN."""
@@ -67,7 +64,6 @@ CONTROL_FLOW_V1 = frozenset(
     {"Enter", "Exit", "LoopCond", "Merge", "NextIteration", "Switch", "_SwitchN"}
     | {"RefEnter", "RefExit", "RefMerge", "RefNextIteration", "RefSwitch"}
 )
-"""Ops that make others run never or repeatedly."""
 
 LOOPS = frozenset({"StatelessWhile", "While"})
 BRANCHES = frozenset({"Case", "If", "StatelessCase", "StatelessIf"})
@@ -75,7 +71,6 @@ CALLS = frozenset({"PartitionedCall", "RemoteCall", "StatefulPartitionedCall", "
 CALLING = LOOPS | BRANCHES | CALLS
 
 FUNCTION_ATTRIBUTES = ("f", "body", "cond", "then_branch", "else_branch", "branches")
-"""Names of the functions that a node calls."""
 
 BYTES_OF_TYPES = {
     **dict.fromkeys((4, 6, 10, 11, 12, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33), 1),
@@ -104,7 +99,6 @@ class ArgumentSpec:
     is_reference: bool
 
     def types(self, node: NodeDef, defaults: dict[str, int]) -> list[int]:
-        """Return the data types of this argument's values."""
         if self.count == "*":
             return integers(node.attribute(self.kind))
         one = int(self.kind) if self.kind.isdigit() else _number(node, self.kind, defaults)
@@ -121,7 +115,6 @@ class OpSpec:
     defaults: dict[str, int]
 
     def output_types(self, node: NodeDef) -> list[int]:
-        """Return the data type of every output of a node."""
         return [kind for argument in self.outputs for kind in argument.types(node, self.defaults)]
 
     def output_place(self, node: NodeDef, name: str) -> int | None:
@@ -134,7 +127,6 @@ class OpSpec:
         return None
 
     def input_types(self, node: NodeDef) -> list[tuple[int, bool]]:
-        """Return every input's data type, and whether it is a reference."""
         return [
             (kind, argument.is_reference) for argument in self.inputs for kind in argument.types(node, self.defaults)
         ]

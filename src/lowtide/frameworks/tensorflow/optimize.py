@@ -1,4 +1,4 @@
-"""Optimize a graph by a level of Grappler, or plan it for a budget."""
+"""Optimize a graph by a level of Grappler, or for a budget."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,11 +25,11 @@ class OptimizedGraph:
     """An optimized graph, and its changes by name."""
 
     graph: Any
-    """The graph, as the kind of object that was given."""
+    """As the kind of object given."""
     recomputed: tuple[str, ...]
     """Nodes with a copy `Recomputed/NAME`."""
     swapped: tuple[tuple[str, int], ...]
-    """Inputs that are swapped, as (node, index of the input)."""
+    """Swapped inputs, as (node, input index)."""
     accumulated: tuple[str, ...]
     """Sums rewritten to accumulations."""
     relaxed: tuple[str, ...]
@@ -37,7 +37,7 @@ class OptimizedGraph:
     before_bytes: Mapping[str, int]
     """Peaks by device: Grappler's estimate, or the baseline's with a budget."""
     after_bytes: Mapping[str, int]
-    """The peak by device after."""
+    """Peaks by device, after the changes."""
     left_alone: str | None = None
     """Why a budget needs no plan; None if the plan was applied."""
     result: Result | None
@@ -63,14 +63,14 @@ def optimize(
     """Run a level of Grappler's memory optimizer ("heuristics" by default), or plan for a budget.
 
     Levels: no; default (scheduling and swapping); manual (`_recompute_hint` and `_swap_to_host`); swapping;
-    recomputation; scheduling; heuristics (all). Nodes in `scope` may read recomputed values. Of several sets of copies,
-    the one with the lowest estimated peak is used. "original:LEVEL" follows Grappler exactly. `devices` are capacities
-    ({"/gpu:0": "4 GiB"}); without them, only hinted values are swapped. `seconds` are costs by node.
+    recomputation; scheduling; heuristics (all). Nodes in `scope` may read recomputed values. "original:LEVEL" follows
+    Grappler exactly. `devices` are capacities ({"/gpu:0": "4 GiB"}); without them, only hinted values are swapped.
+    `seconds` are costs by node.
 
     With `budget`, in bytes or percent, `lowtide.minimize` chooses order and recomputation, and with a `host` offloads.
-    If a simulation shows that TensorFlow meets the budget on its own, the graph stays unchanged. On a terminal or in a
-    notebook, a search longer than two seconds shows its progress; `progress` turns that off, or receives its lines.
-    Other arguments and errors are those of `TensorflowModel`.
+    If TensorFlow meets the budget on its own in a simulation, the graph stays unchanged. In a terminal or notebook,
+    searches over two seconds show progress; `progress` turns that off, or receives its lines. Other arguments and
+    errors are those of `TensorflowModel`.
 
     Raises UsageError for a level together with a budget, and for a host without a budget.
     """

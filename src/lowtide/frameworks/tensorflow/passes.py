@@ -81,13 +81,12 @@ class Passes:
         self._graphs: dict[tuple[int, str, bool], tuple[NodeBody, Graph]] = {}
 
     def restarted(self) -> "Passes":
-        """Return passes on the original nodes, with cached graphs."""
         made = Passes(self._nodes, self._situation, self._scope)
         made._graphs = {key: each for key, each in self._graphs.items() if not key[0]}
         return made
 
     def estimates(self) -> dict[str, int]:
-        """Return Grappler's estimate of the peak by device, in bytes."""
+        """Return Grappler's estimated peak bytes by device."""
         return {device: estimated_pressure(self._graph(device)[1], 0, 0).excess_bytes for device in self.devices}
 
     def worth_recomputing(self) -> tuple[set[str], set[str]]:
@@ -101,9 +100,9 @@ class Passes:
         return {names[op] for each in useful for op in each.ops}, {names[op] for each in groups for op in each.ops}
 
     def optimize(self, level: LevelName, recomputed: set[str] | None) -> "Passes":
-        """Run lowtide's passes for one device after the other, and return these passes.
+        """Run lowtide's passes, device by device.
 
-        `recomputed` are nodes that may be recomputed, on all devices at once; None is the choice of the level.
+        `recomputed` are nodes that may be recomputed on all devices; None leaves the choice to the level.
         """
         for number, device in enumerate(self.devices):
             self._optimize(_later(level) if number else level, device, recomputed)
@@ -158,7 +157,6 @@ class Passes:
         return bool(self.recomputed)
 
     def optimize_as_grappler(self, level: LevelName) -> "Passes":
-        """Run the passes device by device exactly as Grappler, and return these passes."""
         if level in RECOMPUTING:
             self._recompute_as_grappler(level)
         for space in self._situation.devices.spaces:
@@ -181,14 +179,12 @@ class Passes:
                 break
 
     def relax(self) -> None:
-        """Mark the assignments that need no pinned memory."""
         _, graph = self._graph(self.devices[0])
         self.relaxed = relaxed_assignments(graph, nodes_of(graph))
         for name in self.relaxed:
             self.nodes.set_attribute(name, RELAXED, of_bool(True))
 
     def _graph(self, device: str, *, may_all_rerun: bool = False) -> tuple[NodeBody, Graph]:
-        """Return the current nodes, and their graph with `device` as its first space."""
         key = (self.nodes.edits, device, may_all_rerun)
         if key not in self._graphs:
             body = body_of_graph(self.nodes.finish(), self._situation.where)
@@ -242,14 +238,13 @@ class Passes:
             self._seconds[f"{RECOMPUTED}{name}"] = self._seconds.get(name, 0.0)
 
     def _hold_back(self, reader: OpId, graph: Graph) -> None:
-        """Make the next op on the device wait for the reader of a swapped value, so that its inputs are freed early."""
+        """Make the next op on the device wait for a swapped value's reader, so that its inputs are freed early."""
         for op in range(reader + 1, graph.n_ops):
             if graph.devices[op] == graph.devices[reader] and graph.reads[op].size:
                 self.nodes.wait_for(graph.op_names[op], graph.op_names[reader])
                 break
 
     def _swap(self, swap: Swap, graph: Graph) -> bool:
-        """Return whether a swap was added: new, its input no reference, its node not on the host."""
         name = graph.op_names[swap.op]
         devices = self._situation.devices
         if not devices.has_other_memory(devices.by_node.get(name, devices.fallback)):
@@ -278,7 +273,6 @@ class Passes:
 
 
 def _later(level: LevelName) -> LevelName:
-    """Return the level for devices after the first."""
     if level == "heuristics":
         return "default"
     return "no" if level == "recomputation" else level

@@ -29,18 +29,13 @@ Fed = dict[str, tuple[int, Shape]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Feeds, fetches, sizes and devices that the caller gives."""
+    """Arguments of `TensorflowModel`."""
 
     feeds: Sequence[str] = ()
-    """Outputs that the caller provides, besides placeholders."""
     fetches: Sequence[str] = ()
-    """Outputs to return and nodes to run; by default, everything that no node reads."""
     shapes: Mapping[str, Sequence[int]]
-    """Shapes by output: "x" or "x:1"."""
     dims: Mapping[str, int]
-    """Single sizes of placeholders, such as "x.0"."""
     devices: Mapping[str, str | int]
-    """Capacities in bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +44,6 @@ class ReadGraph:
 
     translation: TensorflowTranslation
     fed: Fed
-    """Outputs that the caller provides."""
     targets: Sequence[str]
     """Fetched nodes without outputs."""
     shapes: Shapes
@@ -59,11 +53,7 @@ class ReadGraph:
 
 @without_collection()
 def read_graph(graph: GraphDef, request: Request, where: str) -> ReadGraph:
-    """Read a GraphDef into a graph.
-
-    Raises MalformedInputError for a broken graph, UsageError for names that match nothing, UnsupportedError for
-    placeholders without sizes and for control flow of TensorFlow 1.
-    """
+    """Read a GraphDef into a graph; raises as `TensorflowModel`."""
     with named_errors(where):
         if not graph.nodes:
             raise InputError(f"{where}: the graph has no nodes; check that this is a GraphDef")
@@ -155,5 +145,4 @@ def _bind(body: NodeBody, shapes: dict[tuple[str, int], Shape], dims: Mapping[st
 
 
 def tensor_names(body: NodeBody, ports: Iterable[Port]) -> list[str]:
-    """Return the names of outputs in TensorFlow."""
     return [f"{body.nodes[node].name}:{port}" for node, port in ports]

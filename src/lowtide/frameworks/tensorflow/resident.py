@@ -1,4 +1,4 @@
-"""Measure the resident memory that a run adds, in a separate process."""
+"""Measure the resident memory that a run adds."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def added_resident_bytes(
     fetches: Sequence[str],
     starts: Sequence[tuple[str, Mapping[str, Any]]] = (),
 ) -> int:
-    """Return the bytes that a run of a graph adds to the resident memory of a process, without its feeds.
+    """Return the resident bytes that a run of a graph adds to a process, without its feeds.
 
     The second of two runs is measured. Freed allocations over 64 KiB return to the system. Raises UnsupportedError if
     the run fails and on systems other than Linux, MissingExtraError without TensorFlow.
@@ -54,7 +54,7 @@ def added_resident_bytes(
 
 
 def main() -> None:
-    """Run the graph in the folder that the first argument names; print the added bytes."""
+    """Run the graph in the folder `argv[1]`; print the added bytes."""
     folder = Path(sys.argv[1])
     asked = json.loads((folder / "asked.json").read_text())
     feeds, starts = (dict(np.load(folder / name)) for name in ("feeds.npz", "starts.npz"))

@@ -1,4 +1,4 @@
-"""Run graphs in a TensorFlow session, one node at a time, unoptimized."""
+"""Run graphs in TensorFlow, one node at a time, unoptimized."""
 
 import os
 from collections.abc import Collection, Mapping, Sequence
@@ -24,7 +24,7 @@ _COPY = "DeepCopy"
 def tensorflow() -> Any:
     """Return the package; raises MissingExtraError if missing, warns if its release is not tested.
 
-    Loading it here disables its start-up messages and oneDNN, which makes bits depend on the order.
+    Loading disables start-up messages and oneDNN, which makes bits depend on the order.
     """
     if find_spec("tensorflow") is None:
         raise MissingExtraError("tensorflow", "there is no package tensorflow")
@@ -36,7 +36,6 @@ def tensorflow() -> Any:
 
 
 def graph_message(graph: GraphDef) -> Any:
-    """Return a graph as a message of TensorFlow."""
     message = tensorflow().compat.v1.GraphDef()
     message.ParseFromString(graph.SerializeToString())
     return message
@@ -58,7 +57,6 @@ def _stand_in(node: NodeDef) -> NodeDef:
 
 
 def imported_graph(graph: GraphDef) -> Any:
-    """Return a graph as a tf.Graph."""
     tf = tensorflow()
     missing = [op for op in (COPY_OUT, COPY_BACK) if _op_definition(op) is None]
     made = tf.Graph()
@@ -81,7 +79,6 @@ class NodeRun:
     outputs: Mapping[int, tuple[int, int]]
     """Address and bytes of each."""
     is_on_host: bool
-    """Whether it ran on the CPU that replaces the host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +93,7 @@ class SessionRun:
 
 
 def open_session(graph: GraphDef, *, with_grappler: bool = False) -> Any:
-    """Return a session that runs a graph on one thread, with TensorFlow's optimizers or with none."""
+    """Open a session on one thread, with TensorFlow's optimizers or with none."""
     tf = tensorflow()
     return tf.compat.v1.Session(graph=imported_graph(graph), config=_config(tf, with_grappler))
 
@@ -111,10 +108,7 @@ def run_session(
     *,
     with_grappler: bool = False,
 ) -> SessionRun:
-    """Run `starts` (node, feeds), then the graph, then fetch `ends`.
-
-    Raises MissingExtraError without TensorFlow, and the errors of TensorFlow.
-    """
+    """Run `starts` (node, feeds), then the graph, then fetch `ends`; errors of TensorFlow pass."""
     tf = tensorflow()
     with open_session(graph, with_grappler=with_grappler) as session:
         for target, contents in starts:

@@ -1,4 +1,4 @@
-"""Shapes and bytes of outputs: recorded, given, or inferred by TensorFlow."""
+"""Shapes and bytes of outputs."""
 
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
@@ -27,13 +27,12 @@ _WITH_SHAPE = PLACEHOLDERS | VARIABLES
 
 
 def output_types(node: NodeDef) -> list[int]:
-    """Return the data type of every output, or nothing for an unknown op."""
+    """Return every output's data type; nothing for an unknown op."""
     spec = spec_of(node.op)
     return [] if spec is None else [kind - 100 if kind > 100 else kind for kind in spec.output_types(node)]
 
 
 def recorded_shapes(node: NodeDef) -> list[Shape] | None:
-    """Return the recorded shapes of a node's outputs, or None."""
     value = node.attribute(_RECORDED)
     if value is not None:
         return shapes(value)
@@ -45,19 +44,18 @@ def recorded_shapes(node: NodeDef) -> list[Shape] | None:
 
 
 def bytes_of(sizes: Shape, kind: int) -> int | None:
-    """Return the bytes of a tensor, or None if a size is unknown."""
+    """Return a tensor's bytes, None if a size is unknown."""
     if kind == RESOURCE or kind not in BYTES_OF_TYPES:
         return 0
     return BYTES_OF_TYPES[kind] * prod(sizes) if is_full(sizes) else None
 
 
 def is_full(sizes: Shape) -> TypeGuard[tuple[int, ...]]:
-    """Return whether all sizes of a shape are known."""
+    """Return whether all sizes are known."""
     return sizes is not None and min(sizes, default=0) >= 0
 
 
 def variable_bytes(node: NodeDef) -> int | None:
-    """Return the bytes of the variable that a node names, or None."""
     return bytes_of(shape(node.attribute("shape")), integer(node.attribute("dtype")) % 100)
 
 
@@ -74,7 +72,6 @@ def known_shapes(nodes: Sequence[NodeDef], given: Mapping[str, Sequence[int]]) -
 
 
 def bytes_by_output(nodes: Sequence[NodeDef], shapes: Shapes | None = None) -> Sizes:
-    """Return the bytes of the outputs of nodes, by given or recorded shapes."""
     found: Sizes = {}
     known = known_shapes(nodes, {}) if shapes is None else shapes
     for node in nodes:

@@ -53,7 +53,7 @@ class KerasStep:
 
     @property
     def is_planned(self) -> bool:
-        """Whether the last call ran under its plan. It does not if the plan would save hardly anything."""
+        """Whether the last call ran under its plan; not if the plan would save hardly anything."""
         return self._program.is_planned
 
     def __call__(self, x: Any, y: Any) -> Any:
@@ -165,10 +165,7 @@ def _loss_function(tf: Any, loss: Any) -> Any:
 
 
 def _function_like(concrete: Any, graph: GraphDef) -> Callable[[Sequence[Any]], list[Any]]:
-    """Return a function that runs a rewritten graph of a ConcreteFunction on the same variables.
-
-    Arguments and results are flat lists. Raises UnsupportedError if TensorFlow refuses the graph.
-    """
+    """Return a function that runs a rewritten graph of a ConcreteFunction on the same variables."""
     traced = concrete.graph
     message = graph_message(graph)
 

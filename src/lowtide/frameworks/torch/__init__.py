@@ -1,7 +1,7 @@
 """PyTorch: capture a program as one graph, read it, apply a plan to it, measure both.
 
-The public names are in `lowtide.torch`. Importing modules of this package loads PyTorch; `lowtide` itself does so only
-when it is given something of PyTorch's. Raises UnsupportedError if the installed PyTorch is not supported.
+Importing modules of this package loads PyTorch; `lowtide` itself does so only for objects of PyTorch. Raises
+UnsupportedError for an unsupported PyTorch.
 """
 
 from importlib import import_module

@@ -79,14 +79,12 @@ class TorchModel(Model):
         self._place: UpdatePlace = "device"
         self._reading = self._read(self.captured)
         self._with_state: dict[tuple[int, UpdatePlace], TorchModel | None] = {}
-        """This program with state and parameters on the host, by eighths and place of updates."""
         self._skipped: dict[bool, tuple[str, ...]] = {}
-        """Sentences on results that chunking skipped, by whether forms are exact."""
         self._verified: WeakSet[Plan] = WeakSet()
 
     @property
     def file_endings(self) -> tuple[str, ...]:
-        """Endings of exported programs; none with dynamic sizes or without a file."""
+        """Of exported programs; none with dynamic sizes or without a file."""
         return (".pt2",) if self._has_file else ()
 
     @property
@@ -106,10 +104,7 @@ class TorchModel(Model):
 
     @one_at_a_time
     def make_form(self, name: FormName, *, exact: bool) -> TorchForm | None:
-        """Return the program with its largest products and updates in chunks of rows.
-
-        Finer chunks compute rows of some products twice, see `chunk_module_in_two_passes`.
-        """
+        """Return the program in chunks of rows; finer ones compute rows of some products twice."""
         if name == "in finest chunks":
             return None
         chunking = Chunking() if exact else Chunking().to_rounding()
@@ -146,8 +141,8 @@ class TorchModel(Model):
     def with_state_on_host(self, share: int, place: UpdatePlace = "device") -> "TorchModel | None":
         """Return a training step with `share` eighths of its optimizer state on its host, or None.
 
-        Shares above 8 also move that many eighths of the parameters. None for another program, or without a link to a
-        host or such tensors. With a `place` other than "device", None if no update can run on the host.
+        Shares above 8 also move that many eighths of the parameters. None without a host or such tensors, or if no
+        update can run at `place`.
         """
         key = (share, place)
         if key not in self._with_state:
@@ -166,7 +161,6 @@ class TorchModel(Model):
         return other
 
     def _choice_of_updates(self, place: UpdatePlace) -> ChooseUpdates | None:
-        """Return the choice of updates that run on the host, if any."""
         host, link = self.host, find_link(self.graph, 0)
         if place == "device" or host is None or link is None:
             return None
@@ -202,9 +196,8 @@ class TorchModel(Model):
     def apply(self, plan: Plan, *, verified: bool = False) -> Applied:
         """Return the program as a callable that follows a plan for any of its forms.
 
-        A plan is verified once, unless already `verified`. Raises FingerprintError for a plan of another graph,
-        VerificationError for a wrong one. The first call raises FingerprintError if ranks recompute collectives in
-        different orders.
+        A plan is verified once, unless already `verified`. Raises FingerprintError for a plan of another graph, or at
+        the first call if ranks recompute collectives in different orders; VerificationError for a wrong plan.
         """
         form = self.planned_form(plan)
         module = form.reading.captured.graph_module
@@ -235,7 +228,7 @@ class TorchModel(Model):
     def save(self, plan: Plan, path: Path) -> None:
         """Write an exported program in plan order; see `save_exported`.
 
-        Raises UnsupportedError for other programs: only their plans can be written.
+        Raises UnsupportedError for other programs, which have only plan files.
         """
         if not self._has_file:
             raise UnsupportedError(
@@ -254,9 +247,8 @@ class TorchModel(Model):
     def measure(self, plan: Plan, *, timed_calls: int = TIMED_CALLS) -> Measurement:
         """Measure the program in its own order, under the plan, and as the user wrote it, from the same state.
 
-        Results, gradients, updated parameters and state are compared bit by bit, and if bits differ, number by number;
-        see `compare_with_plain`. `timed_calls` calls of each are timed, fewer if they take long. Warns if the plan's
-        peak is more than 2 % above the prediction.
+        Results, gradients and state are compared bit by bit, then number by number; see `compare_with_plain`. At most
+        `timed_calls` calls of each are timed. Warns if the plan's peak is more than 2 % above the prediction.
         """
         return self.to_measure(plan).measure(timed_calls)
 
@@ -279,5 +271,5 @@ class TorchModel(Model):
 
 
 def open_trusted(source: Any, dims: Mapping[str, int] | None = None) -> TorchModel:
-    """Open a program like `TorchModel`; loading a file may run its code."""
+    """Open a program like `TorchModel`; its file may run code."""
     return TorchModel(source, dims, trust=True)

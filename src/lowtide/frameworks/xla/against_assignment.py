@@ -1,4 +1,4 @@
-"""`against_assignment`: compare XLA's reserved bytes with the model."""
+"""Compare XLA's reserved bytes with the model."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,16 +24,13 @@ class _AliveBuffer:
 
 
 Range = tuple[int, int, int]
-"""An allocation, a start and an end."""
 
 
 def against_assignment(read: ReadModule, allocations: Sequence[Allocation]) -> Reserved:
     """Compare XLA's reserved bytes with the modeled peak in text order, in the first memory space.
 
-    XLA reserves parameters, results and one range for temporaries. The model counts live bytes. Constants and
-    thread-local buffers are left out. The differences add up to XLA's bytes minus the model's.
-
-    Complexity: one evaluation of an order, plus O(b log b) for b logical buffers.
+    Constants and thread-local buffers are left out. The differences add up to XLA's bytes minus the model's. O(b log b)
+    for b logical buffers, and one evaluation of an order.
     """
     counted = [
         allocation
@@ -80,7 +77,6 @@ def against_assignment(read: ReadModule, allocations: Sequence[Allocation]) -> R
 
 
 def _alive_at_peak(read: ReadModule, name: str, plan: Plan) -> list[_AliveBuffer]:
-    """Return the buffers alive at a computation's peak, without those counted by its caller."""
     graph = read.computations[name].graph
     callee_peaks = {callee: plan.callees[callee].peak_bytes for callee in graph.called}
     transient = transient_bytes(graph, callee_peaks)[:, _DEVICE].tolist()
@@ -155,7 +151,6 @@ def _length(ranges: Iterable[tuple[int, int]]) -> int:
 
 
 def _sum(idle: Mapping[int, int], allocations: Iterable[Allocation], kind: str) -> int:
-    """Add up idle bytes by kind. A parameter that is also a result is a parameter."""
     return sum(
         idle[allocation.number]
         for allocation in allocations

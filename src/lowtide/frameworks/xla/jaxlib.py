@@ -11,7 +11,6 @@ from lowtide.core.errors import MalformedInputError, MissingExtraError, one_line
 
 _MODULE = "lowtide.frameworks.xla.jaxlib"
 _REFUSED = 3
-"""Exit code if jaxlib cannot read the content."""
 _TIMEOUT_S = 300
 
 
@@ -25,12 +24,11 @@ def text_of_module(module: Any) -> str:
 
 
 def hlo_classes() -> Any:
-    """Return jaxlib's module of HLO classes, elsewhere in jaxlib 0.10.0."""
     return import_module("jaxlib._hlo" if find_spec("jaxlib._hlo") else "jaxlib._jax")
 
 
 def text_of_content(conversion: str, content: bytes, where: str) -> str:
-    """Return the HLO text of a file's content. `conversion` is "proto" (HloModuleProto) or "mlir" (StableHLO).
+    """Return the HLO text of a file's content; `conversion` is "proto" (HloModuleProto) or "mlir" (StableHLO).
 
     Raises MissingExtraError without jaxlib, MalformedInputError if its parser fails.
     """
@@ -52,7 +50,6 @@ def text_of_content(conversion: str, content: bytes, where: str) -> str:
 
 
 def main() -> None:
-    """Convert standard input to HLO text."""
     try:
         text = _CONVERSIONS[sys.argv[1]](sys.stdin.buffer.read())
     except Exception as error:  # jaxlib may raise anything

@@ -1,4 +1,4 @@
-"""`load_module`: load an HLO module."""
+"""Load an HLO module."""
 
 import re
 from collections.abc import Mapping
@@ -17,7 +17,6 @@ from lowtide.frameworks.xla.text.module import HloModule
 from lowtide.frameworks.xla.text.parse import parse_module
 
 _HLO_MODULE, _BUFFER_ASSIGNMENT = 1, 3
-"""Fields of an HloProto."""
 _ALLOCATION = re.compile(r"allocation (\d{1,18}): size (\d{1,18})((?:, .*)?):")
 _BEGINNINGS = ("allocation", " value")
 _COLOR = re.compile(r", color (\d{1,9})")
@@ -28,11 +27,8 @@ _VALUE = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
-    """A module with its buffer assignment."""
-
     module: HloModule
     where: str
-    """The source, for messages."""
     allocations: tuple[Allocation, ...] = ()
 
 
@@ -42,7 +38,7 @@ def load_module(source: Any) -> Loaded:
     Files hold HLO text, HloProto, HloModuleProto, or StableHLO. Objects are jaxlib's HloModule, XlaComputation and
     loaded executables, and lowered or compiled functions of JAX. Raises MalformedInputError for other content,
     UnsupportedError for an executable with several modules, UsageError for another object, InputError for an unreadable
-    file, MissingExtraError if jaxlib is missing.
+    file, MissingExtraError without jaxlib.
     """
     if isinstance(source, HloModule):
         return Loaded(module=source, where=f"module {source.name!r}")
@@ -63,7 +59,6 @@ def load_module(source: Any) -> Loaded:
 
 
 def read_content(content: bytes, where: str) -> Loaded:
-    """Load the module in a file's content."""
     if is_hlo_text(content):
         return Loaded(module=parse_module(decoded_text(content, where), where), where=where)
     if is_mlir(content):
@@ -102,7 +97,7 @@ def _allocations(assignment: bytes | None, module: bytes, where: str) -> tuple[A
 
 
 def _read_assignment_text(text: str, module: HloModule, where: str) -> tuple[Allocation, ...]:
-    """Parse the allocations of a `*-buffer-assignment.txt`; raises MalformedInputError. O(text)."""
+    """Parse the allocations of a `*-buffer-assignment.txt`; raises MalformedInputError."""
     computation_of = {
         instruction.name: computation.name
         for computation in module.computations

@@ -1,4 +1,4 @@
-"""`XlaModel`: an HLO module to plan and reorder."""
+"""HLO modules to plan and reorder."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -11,7 +11,6 @@ VIEWS = frozenset({"get-tuple-element", "bitcast", "domain", "optimization-barri
 """Names of existing storage."""
 
 CONTROL_FLOW = frozenset({"while", "call", "conditional"})
-"""Results come from other computations."""
 
 ELEMENTWISE = _words(
     """
@@ -22,7 +21,7 @@ ELEMENTWISE = _words(
     sin sine sinh sqrt stochastic-convert subtract tan tanh xor bitcast-convert
     """
 )
-"""Opcodes that may overwrite an operand, since each element depends on elements at the same place."""
+"""May overwrite an operand, since each element depends on elements at the same place."""
 
 FIRST_OPERAND = frozenset({"dynamic-update-slice", "scatter", "triangular-solve", "set-dimension-size"})
 """The first operand may be updated in place."""
@@ -36,7 +35,7 @@ COLLECTIVES = _words(
 )
 
 EFFECTS = COLLECTIVES | frozenset({"infeed", "outfeed", "rng", "rng-get-and-update-state", "partition-id-seed"})
-"""Ordered opcodes: they communicate or advance a hidden state."""
+"""Ordered: they communicate or advance a hidden state."""
 
 _OTHERS = _words(
     """
@@ -49,7 +48,6 @@ _OTHERS = _words(
 )
 
 KNOWN = FREE | VIEWS | CONTROL_FLOW | ELEMENTWISE | FIRST_OPERAND | EFFECTS | _OTHERS
-"""All known opcodes."""
 
 
 def base_opcode(opcode: str) -> str:
@@ -61,15 +59,12 @@ def base_opcode(opcode: str) -> str:
 
 
 def is_known(opcode: str) -> bool:
-    """Return whether an opcode or its base is known."""
     return opcode in KNOWN or base_opcode(opcode) in KNOWN
 
 
 def starts(opcode: str) -> bool:
-    """Return whether an opcode starts asynchronous work."""
     return opcode.endswith("-start") and is_known(opcode)
 
 
 def ends(opcode: str) -> bool:
-    """Return whether an opcode ends or updates asynchronous work."""
     return opcode.endswith(("-done", "-update")) and is_known(opcode)

@@ -34,11 +34,11 @@ class ScheduledModule:
     plan: Plan
     scheduler: str
     peaks: Mapping[str, int]
-    """Peak of every order in the first memory space, by scheduler."""
+    """In the first memory space, by scheduler."""
 
 
 def schedule(read: ReadModule, effort: EffortName = DEFAULT_EFFORT) -> ScheduledModule:
-    """Return the module in the best order found. Complexity of the search.
+    """Return the module in the best order found.
 
     Candidates are the given order, XLA's list, depth-first and post-order schedules, and the search, with in-place
     pairs. The first of equal ones wins.
@@ -53,7 +53,7 @@ def schedule(read: ReadModule, effort: EffortName = DEFAULT_EFFORT) -> Scheduled
 
 
 def record_peaks(module: HloModule, peaks: Mapping[str, int]) -> HloModule:
-    """Return a module with peaks in its header's frontend attributes, by scheduler."""
+    """Return a module with peaks by scheduler in its header's frontend attributes."""
     entries = ",".join(f'lowtide_{name.replace("-", "_")}_peak_bytes="{peak}"' for name, peak in peaks.items())
     header = _without_peaks(module.header)
     found = _FRONTEND.search(header)
@@ -73,8 +73,8 @@ def recorded_peaks(module: HloModule) -> dict[str, int]:
 def scheduled(read: ReadModule, plan: Plan) -> HloModule:
     """Return the module in a plan's order, marked as scheduled.
 
-    Parameters, constants, tuple elements and bitcasts are placed as early as possible. Raises PlanError for a plan of
-    another module, UnsupportedError for one that recomputes or copies.
+    Instructions without work are placed as early as possible. Raises PlanError for a plan of another module,
+    UnsupportedError for one that recomputes or copies.
     """
     orders = {
         name: instruction_order(read.computations[name], order) for name, order in _planned_orders(read, plan).items()
@@ -85,10 +85,7 @@ def scheduled(read: ReadModule, plan: Plan) -> HloModule:
 
 
 def with_order_as_control_edges(read: ReadModule, plan: Plan) -> HloModule:
-    """Return the module with control edges between successive ops of a plan, not marked as scheduled.
-
-    Raises as `scheduled` does.
-    """
+    """Return the module with control edges between successive ops of a plan, unscheduled; raises as `scheduled`."""
     edges: dict[str, dict[str, list[str]]] = {}
     for name, order in _planned_orders(read, plan).items():
         computation = read.computations[name]
@@ -103,7 +100,7 @@ def with_order_as_control_edges(read: ReadModule, plan: Plan) -> HloModule:
 
 
 def instruction_order(read: ReadComputation, order: Sequence[OpId]) -> list[int]:
-    """Return the positions of all instructions, with ops in this order. O(n log n + e)."""
+    """Return the positions of all instructions, with ops in this order."""
     computation = read.points.computation
     if list(order) == sorted(order):
         return list(range(len(computation.instructions)))
@@ -116,7 +113,6 @@ def instruction_order(read: ReadComputation, order: Sequence[OpId]) -> list[int]
     idle: list[int] = []
 
     def append_idle() -> None:
-        """Append all ready instructions without work, in text order."""
         while True:
             for place in sorter.get_ready():
                 if not is_op(computation.instructions[place]):

@@ -12,10 +12,10 @@ from lowtide.engine.plan import Plan, StepKind
 
 
 def buffers_csv(graph: Graph, plan: Plan, space: int) -> bytes:
-    """Return one CSV line per storage block or scratch in a memory space: id, live range, size, alignment.
+    """Return a CSV line per storage block or scratch of a space: id, live range, size, alignment.
 
-    Live ranges are half-open, in steps of the plan; storage that exists before the first step begins at 0. Buffers in
-    place share a block. The id is the block's first buffer, with its step if the name is not unique.
+    Live ranges are half-open, in steps of the plan; storage from before the first step begins at 0. Buffers in place
+    share a block. Its id is its first buffer, with the step if the name is not unique.
     """
     ranges = live_ranges(graph, plan)
     blocks = storage_blocks(graph, ranges)

@@ -18,7 +18,7 @@ _MOST_LIVES = 5_000
 
 
 def chrome_trace(graph: Graph, plan: Plan, prices: Prices) -> bytes:
-    """Return a trace with one thread per stream and, per memory space, a counter of live bytes and its buffers."""
+    """Return a trace with a thread per stream and, per memory space, live bytes and buffers."""
     plan = with_addresses(graph, plan)
     timeline = play_timeline(graph, plan, prices, collectives_apart=True)
     starts = [round(start * _MICROSECONDS, 3) for start in timeline.starts.tolist()]

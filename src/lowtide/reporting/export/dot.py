@@ -7,7 +7,7 @@ from lowtide.reporting.table import printable
 
 
 def dot(graph: Graph, plan: Plan) -> bytes:
-    """Return a digraph with a node per op and an edge per buffer read, labeled with its size.
+    """Return a digraph with a node per op and an edge per buffer read.
 
     Inputs and persistent buffers are nodes. Wider edges carry more bytes. Recomputed ops are filled and list all runs.
     """
@@ -38,6 +38,5 @@ def dot(graph: Graph, plan: Plan) -> bytes:
 
 
 def _quoted(text: str) -> str:
-    """Return the text as a quoted string; control characters other than line ends are escaped."""
     lines = [printable(line).replace("\\", "\\\\").replace('"', '\\"') for line in text.split("\n")]
     return '"' + "\\n".join(lines) + '"'

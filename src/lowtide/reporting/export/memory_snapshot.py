@@ -10,7 +10,7 @@ from lowtide.engine.timeline import play_timeline
 from lowtide.reporting.export.placed import Placed, with_addresses
 
 _BASE = 0x7F00_0000_0000
-"""Address of the first memory space; snapshots have process addresses."""
+"""Snapshots have process addresses."""
 _DISTANCE = 2**44
 _MICROSECONDS = 1e6
 
@@ -18,8 +18,7 @@ _MICROSECONDS = 1e6
 def memory_snapshot(graph: Graph, plan: Plan, prices: Prices) -> bytes:
     """Return a pickled snapshot with a device per memory space and an allocation per residency and scratch.
 
-    The peak allocation is the plan's peak, without persistent buffers. Frames name the op and the buffer; times are
-    those of the timeline.
+    Its peak is the plan's, without persistent buffers. Frames name op and buffer. Times are those of the timeline.
     """
     plan = with_addresses(graph, plan)
     timeline = play_timeline(graph, plan, prices)
@@ -63,7 +62,6 @@ def _frames(placed: Placed, row: int) -> list[dict[str, Any]]:
 
 
 def _segment(placed: Placed, base: int, device: int, left: list[int]) -> dict[str, Any]:
-    """Return the segment of a device at the end: allocated blocks and the free blocks between them."""
     blocks: list[dict[str, Any]] = []
     end = 0
 

@@ -26,14 +26,13 @@ class Placed:
 
     names: list[str]
     ops: list[str]
-    """The producing op; empty for buffers existing from the start."""
+    """Empty for buffers that exist from the start."""
     first: NDArray[np.int64]
     last: NDArray[np.int64]
     sizes: NDArray[np.int64]
     offsets: NDArray[np.int64]
     """Addresses; scratch has none in a plan and is placed above the arena."""
     arena_bytes: int
-    """End of the highest buffer."""
     reserved_bytes: int
     """End of the highest buffer or scratch."""
 

@@ -16,10 +16,10 @@ from lowtide.reporting.table import printable
 
 _WIDTH, _HEIGHT = 1200.0, 640.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 72.0, 1180.0, 44.0, 592.0
-"""The rectangles' area; y grows downward."""
+"""y grows downward."""
 _COLORS = ("#8ecae6", "#ffb703", "#a3b18a", "#e5989b", "#b8a1d9", "#f4a261", "#90be6d", "#c9ada7")
 _MOST_NAMED = 4000
-"""Most rectangles drawn singly, with a name; the smaller ones are merged."""
+"""The smaller rectangles are merged."""
 _GRAIN = 0.5
 """Grid to which merged rectangles are rounded outward."""
 _LEAST_OUTLINED = 2.0
@@ -33,10 +33,9 @@ _STYLE = (
 
 
 def packing_svg(name: str, buffers: Buffers, packed: Packed, capacity: int | None = None) -> bytes:
-    """Return an SVG picture of a packing. The same packing gives the same picture.
+    """Return an SVG picture of a packing; equal packings give equal pictures.
 
-    A buffer with gaps is several rectangles. Buffers that set the lower bound have a heavy outline if there is room.
-    Lines show the bound and the capacity. The largest rectangles have names; the rest are merged.
+    A buffer with gaps is several rectangles. Heavy outlines mark buffers that set the lower bound.
     """
     pieces = live_pieces(buffers)
     pieces = pieces[buffers.sizes[pieces[:, 0]] > 0]
@@ -83,7 +82,6 @@ def _boxes(buffers: Buffers, packed: Packed, pieces: NDArray[np.int64], ceiling:
 
 
 def _crowd(pieces: NDArray[np.int64], boxes: NDArray[np.float64], chosen: NDArray[np.int64]) -> list[str]:
-    """Draw many pieces as one path per color, rounded to `_GRAIN`, without duplicates."""
     paths: list[str] = []
     for color, fill in enumerate(_COLORS):
         mine = boxes[chosen[pieces[chosen, 0] % len(_COLORS) == color]]
@@ -120,7 +118,6 @@ def _caption(name: str, buffers: Buffers, packed: Packed, capacity: int | None) 
 
 
 def _xml(text: str) -> str:
-    """Escape a text for XML, including control characters."""
     return escape(printable(text))
 
 

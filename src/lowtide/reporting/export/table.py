@@ -36,7 +36,7 @@ def ending_of(name: str) -> str:
 def export(graph: Graph, plan: Plan, ending: str, *, space: str | None, prices: Prices) -> bytes:
     """Return a plan in a format. `space` is for single-space formats; default: the first.
 
-    Raises UsageError for an unknown space, and for a space with a format that holds all spaces.
+    Raises UsageError for an unknown space, and for any space with another format.
     """
     names = [each.name for each in graph.spaces]
     if space is not None and ending not in _OF_ONE_SPACE:
@@ -51,5 +51,4 @@ def export(graph: Graph, plan: Plan, ending: str, *, space: str | None, prices: 
 
 
 def graph_file(graph: Graph, _plan: Plan) -> bytes:
-    """Return a graph file of the unmodified program."""
     return graph_document(graph)

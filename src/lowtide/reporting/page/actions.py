@@ -21,10 +21,9 @@ class Rerun:
 
     op: str
     times: int
-    """Number of recomputed runs."""
     writes_bytes: int
     cost: float
-    """Total cost of the recomputed runs, in the unit of the ops' costs."""
+    """In the unit of the ops' costs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +61,7 @@ class Actions:
     """Changes by kind, most bytes first."""
 
     moved: tuple[str, ...]
-    """Moved ops, in program order."""
+    """In program order."""
     shared: tuple[Shared, ...]
     reruns: tuple[Rerun, ...]
     copied: tuple[Copied, ...]
@@ -71,7 +70,6 @@ class Actions:
 
     @property
     def extra_cost(self) -> float:
-        """Cost of recomputed runs and of waiting for copies."""
         return sum(rerun.cost for rerun in self.reruns) + self.transfers.stall_seconds
 
 

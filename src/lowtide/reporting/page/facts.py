@@ -23,7 +23,6 @@ from lowtide.reporting.page.actions import Actions, Bar, actions_of, stream_bars
 from lowtide.reporting.shortfall import describe_missed
 
 MOST_COLUMNS = 4096
-"""Most columns of the chart of memory over runs."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,11 +33,11 @@ class Facts:
     plan: Plan
     prices: Prices
     result: Result | None = None
-    """The result of planning; None for a plan from a file."""
+    """None for a plan from a file."""
     measured: Measurement | None = None
     frontier: Frontier | None = None
     unmodified: Graph
-    """The unmodified program; another graph than `graph` if the plan is for another form."""
+    """Another graph than `graph` if the plan is for another form."""
 
     @classmethod
     def of(
@@ -52,7 +51,6 @@ class Facts:
         frontier: Frontier | None = None,
         unmodified: Graph | None = None,
     ) -> "Facts":
-        """Gather facts. Default prices are the graph's own costs; the default program is the graph."""
         return cls(
             graph=graph,
             plan=plan,
@@ -72,22 +70,19 @@ class Facts:
 
     @property
     def shortfall(self) -> str | None:
-        """Why the plan misses its budget, in one sentence."""
         return None if self.result is None else describe_missed(self.result)
 
     @cached_property
     def baseline(self) -> Plan:
-        """The plan of the unmodified program."""
         return Plan.baseline(self.unmodified)
 
     @property
     def in_chunks(self) -> bool:
-        """Whether the planned program is in chunks."""
         return self.unmodified is not self.graph
 
     @cached_property
     def over_time(self) -> list[tuple[MemoryOverTime, MemoryOverTime]]:
-        """Memory of the unmodified program and the plan, per memory space, on the same columns."""
+        """The unmodified program and the plan, per space, on the same columns."""
         n_runs = max(self.unmodified.n_ops, len(self.plan.order()))
         grain = runs_per_column(n_runs, MOST_COLUMNS)
         plans = ((self.unmodified, self.baseline), (self.graph, self.plan))
@@ -97,7 +92,6 @@ class Facts:
         return list(zip(first, second, strict=True))
 
     def picture(self, space: SpaceId = 0) -> MemoryPicture:
-        """Return the picture of a memory space."""
         before, after = self.over_time[space]
         held = [holder for each in self.holders for holder in each.holders if holder.space == after.space]
         return MemoryPicture(
@@ -111,12 +105,10 @@ class Facts:
 
     @cached_property
     def baseline_peak_bytes(self) -> dict[str, int]:
-        """Peak of the unmodified program, per space."""
         return {before.space: int(before.live.max(initial=0)) for before, _ in self.over_time}
 
     @cached_property
     def peak_bytes(self) -> dict[str, int]:
-        """Simulated, of the plan, per space."""
         return {after.space: int(after.live.max(initial=0)) for _, after in self.over_time}
 
     @cached_property
@@ -126,19 +118,17 @@ class Facts:
 
     @cached_property
     def actions(self) -> Actions:
-        """Changes that the plan makes."""
         return actions_of(self.graph, self.plan, self.prices)
 
     @property
     def extra_time(self) -> float:
-        """Time that the plan adds, as a share of the unmodified program's; without a result, without chunks."""
+        """Added time, as a share of the unmodified program's; without a result, without chunks."""
         if self.result is not None:
             return self.result.extra_time
         return self.actions.extra_cost / self.actions.base_cost if self.actions.base_cost else 0.0
 
     @cached_property
     def streams(self) -> tuple[list[Bar], int]:
-        """Bars of all streams, and the number left out."""
         return stream_bars(self.graph, self.plan, self.prices)
 
     @cached_property
@@ -150,7 +140,6 @@ class Facts:
         return may_run_twice(self.graph)
 
     def ways_to_lower(self, holder: Holder) -> str:
-        """Return how to remove a tensor from the peak."""
         match holder.lifetime:
             case "scratch":
                 return "split the op into smaller ones"

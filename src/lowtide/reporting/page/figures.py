@@ -15,7 +15,6 @@ _MOST_ACTIONS = 200
 
 
 def figures(facts: Facts) -> ReportFields:
-    """Return the figures as one JSON object. Long lists are cut; `n_` fields give their full length."""
     graph, plan, actions = facts.graph, facts.plan, facts.actions
     return fields_of(
         ReportFields,

@@ -12,7 +12,7 @@ from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Addresses, Plan, StepKind
 
 MOST_DRAWN = 12_000
-"""Most rectangles that are drawn singly, with a name."""
+"""Most rectangles drawn singly, with a name."""
 _COLUMNS, _ROWS = 512, 256
 
 
@@ -30,12 +30,11 @@ class Rectangles:
 
     @property
     def n_shaded(self) -> int:
-        """Number of rectangles in the shade."""
         return len(self.buffers) - len(self.drawn)
 
     @classmethod
     def of(cls, graph: Graph, plan: Plan, space: SpaceId) -> "Rectangles":
-        """Return a plan's rectangles with addresses, without those of no bytes or no run. O(n log n)."""
+        """Return a plan's rectangles, without those of no bytes or no run. O(n log n)."""
         table = Addresses.of(plan.addresses).table
         table = table[table[:, 3] == space]
         runs = np.flatnonzero(plan.kinds == StepKind.RUN)

@@ -13,7 +13,6 @@ _MOST_ACTIONS = 8
 
 
 def to_text(facts: Facts) -> str:
-    """Return the facts as text, without charts."""
     graph, plan, actions = facts.graph, facts.plan, facts.actions
     limits = {space: most for space, most in facts.allowed_bytes.items() if most is not None}
     verdict = short_verdict(plan, is_missed=facts.shortfall is not None)

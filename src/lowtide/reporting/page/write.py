@@ -50,7 +50,7 @@ def _asset(name: str) -> str:
 
 
 def _printable(value: Any) -> Any:
-    """Escape control characters and lone surrogates in all texts of the data; names come from files."""
+    """Escape control characters and lone surrogates; names come from files."""
     if isinstance(value, str):
         return value if value.isprintable() else printable(value)
     if isinstance(value, dict):
@@ -104,5 +104,4 @@ def _series(graph: Graph, memory: MemoryOverTime, plan: Plan) -> dict[str, Any]:
 
 
 def _op_at(plan: Plan, step: StepIndex) -> OpId | None:
-    """Return the op that runs at a step; None before the first step, and for frees and copies."""
     return int(plan.targets[step]) if step >= 0 and plan.kinds[step] == StepKind.RUN else None

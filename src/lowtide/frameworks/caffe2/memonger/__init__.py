@@ -1,4 +1,1 @@
-"""The functions of Caffe2's memonger, with its arguments and results, on top of `sharing`.
-
-The public names are in `lowtide.caffe2.memonger`.
-"""
+"""The functions of Caffe2's memonger, with its arguments and results, on top of `sharing`."""

@@ -23,7 +23,7 @@ _ALWAYS = 2**61
 
 
 class LiveRange(NamedTuple):
-    """Positions of the definition and the last use of a blob, and its bytes."""
+    """Definition and last use of a blob, and its bytes."""
 
     defined: int | None
     used: int | None
@@ -31,15 +31,13 @@ class LiveRange(NamedTuple):
 
 
 Slot = list[tuple[str, LiveRange]]
-"""The blobs of a slot, in order."""
 Blobs = Mapping[str, Any]
-"""Objects with `nbytes`, by blob."""
 
 
 def compute_ranges(linearized_ops: Iterable[Any], blob_sizes: Mapping[str, int] | None = None) -> dict[str, LiveRange]:
-    """Return the live range of every blob; see `share.blob_ranges`.
+    """Return live ranges by blob; see `share.blob_ranges`.
 
-    Raises UsageError for a blob without a size in `blob_sizes`.
+    Raises UsageError if `blob_sizes` lacks a blob.
     """
     sizes = {blob: int(size) for blob, size in (blob_sizes or {}).items()}
     return ranges_of(NamedNet(ops=named_ops(NetDef(op=linearized_ops)), sizes=sizes), blob_sizes)
@@ -74,7 +72,7 @@ def get_updated_ranges(ranges: Iterable[tuple[str, LiveRange]], max_live: int | 
 
 
 class AssignmentAlgorithm(Enum):
-    """The algorithms that fill slots."""
+    """Algorithms that fill slots."""
 
     GREEDY = 0
     DYNAMIC_PROGRAMMING = 1
@@ -107,7 +105,7 @@ def compute_assignments_dp(
     init_assignment: Iterable[Slot] | None = None,
     counter: list[int] | None = None,
 ) -> list[Slot]:
-    """Return the smallest slots within a work limit; see `slot_search.search`. `counter` counts calls."""
+    """Return the smallest slots found; see `slot_search.search`. `counter` counts calls."""
     if counter:
         counter[0] += 1
     slots = [list(slot) for slot in init_assignment or ()]
@@ -116,7 +114,6 @@ def compute_assignments_dp(
 
 
 def _intervals(slots: Sequence[Slot], blobs: Sequence[tuple[str, LiveRange]]) -> Intervals:
-    """Return live ranges as arrays. Each given slot is one blob that begins first."""
     begins = [-_ALWAYS] * len(slots) + [_given(blob.defined, -_ALWAYS) for _, blob in blobs]
     ends = [_end(blob) for _, blob in (*(slot[-1] for slot in slots), *blobs)]
     sizes = [*map(_size, slots), *(int(_given(blob.size, 0)) for _, blob in blobs)]
@@ -145,12 +142,12 @@ def _size(slot: Slot) -> int:
 
 
 def get_memory_usage(assignments: Iterable[Slot]) -> int:
-    """Return the total size of all slots."""
+    """Return the bytes of all slots."""
     return sum(_size(slot) for slot in assignments)
 
 
 def compute_blob_assignments(assignments: Iterable[Slot]) -> dict[str, str]:
-    """Return new names of sharing blobs: the last blob in the slot."""
+    """Return new names of sharing blobs: the last blob in their slot."""
     return {blob: slot[-1][0] for slot in assignments if len(slot) > 1 for blob, _ in slot}
 
 
@@ -177,7 +174,7 @@ def compute_statistics(assignments: Sequence[Slot], blobs: Blobs | None = None) 
 
 
 def collect_blob_sizes(net: Any, blobs: Blobs | None = None) -> dict[str, int]:
-    """Return bytes by blob for `blobs`, else for Caffe2's workspace; raises UsageError without either."""
+    """Return bytes by blob from `blobs`, else from Caffe2's workspace; raises UsageError without either."""
     size_of = _sizes_in(blobs)
     if size_of is None:
         raise UsageError("there is no Caffe2 workspace; give arrays by blob: blobs={name: array}")
@@ -198,8 +195,8 @@ def estimate_memory_usage(
 ) -> tuple[int, int, dict[str, int]]:
     """Return the bytes allocated in total, the most at once, and the bytes by kind of op on a device.
 
-    Nets run one after the other. `Free` and `Alias` ops on any device free their outputs. `types` are numbers of
-    Caffe2's TensorProto. A blob without shape or type counts as 0.
+    `Free` and `Alias` ops on any device free their outputs. `types` are numbers of Caffe2's TensorProto. Blobs without
+    shape or type count as 0.
     """
     live: dict[str, int] = {}
     total = highest = now = 0

@@ -59,8 +59,7 @@ def compute_interference_graph(ops: Iterable[Any]) -> InterferenceGraph:
 
 
 def topological_sort_traversal(g: Any) -> list[Any]:
-    """Return the nodes in the order in which they become ready. `g` is a networkx graph, or an iterable of nodes with
-    `edges`."""
+    """Return nodes in the order in which they become ready; `g` is a networkx graph, or nodes with `edges`."""
     nodes, before = _predecessors(g)
     try:
         return [nodes[place] for place in topological_order_of(before)]
@@ -69,7 +68,7 @@ def topological_sort_traversal(g: Any) -> list[Any]:
 
 
 def topological_sort_traversal_longest_path(g: Any) -> list[Any]:
-    """Return memonger's order by longest path, also if paths form no tree. `g` as in `topological_sort_traversal`."""
+    """Return memonger's order by longest path, also if paths form no tree; `g` as in `topological_sort_traversal`."""
     nodes, before = _predecessors(g)
     if all(other < place for place, others in enumerate(before) for other in others):
         return [nodes[place] for place in longest_path_order_of(before)]

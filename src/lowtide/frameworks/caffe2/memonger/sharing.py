@@ -28,7 +28,6 @@ class Optimization(NamedTuple):
     assignments: list[Slot]
     """Blobs that never share come last, one per slot."""
     blob_assignments: dict[str, str]
-    """The new names of sharing blobs."""
 
 
 def share_grad_blobs(
@@ -55,7 +54,7 @@ def share_grad_blobs(
 
 
 def optimize_inference_for_dag(net: Any, input_blobs: Iterable[Any], namescope: str = "") -> Any:
-    """Return the net of a NetDef or wrapper with sharing blobs; see `share.share_inference` for errors.
+    """Return the net with sharing blobs; see `share.share_inference` for errors.
 
     Raises GraphError for an op that must run in place and does not.
     """
@@ -67,7 +66,7 @@ def optimize_inference_for_dag(net: Any, input_blobs: Iterable[Any], namescope: 
 def optimize_inference_fast(net: Any, static_blobs: Iterable[Any]) -> Any:
     """Return the net with blobs sharing in program order; see `share.share_inference_fast`.
 
-    Nets that are not simple use `share.share_branch_safe`; memonger does not change them. Raises GraphError for an op
+    Nets that are not simple use `share.share_branch_safe`; memonger leaves them unchanged. Raises GraphError for an op
     that must run in place and does not.
     """
     check_in_place(net)
@@ -154,7 +153,6 @@ def verify_inplace_blobs(net_a: Any, net_b: Any) -> bool:
 
 
 def _with_one_outer_blob(net: NamedNet) -> NamedNet:
-    """Return the net with one name for all outer blobs."""
     written: set[str] = set()
     ops: list[NamedOp] = []
     for op in net.ops:

@@ -1,4 +1,4 @@
 """NetDef messages: loaded, viewed as nets over named blobs, and renamed.
 
-Messages may be those of `netdef` or of caffe2_pb2. An unchanged file is written byte for byte.
+Messages may also be those of caffe2_pb2. An unchanged file is written byte for byte.
 """

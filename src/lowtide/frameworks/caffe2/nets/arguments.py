@@ -8,7 +8,7 @@ from lowtide.frameworks.protobuf.text import decoded_text, read_text
 
 
 class Arguments:
-    """The arguments of an op. The last of a name counts; missing lists are empty."""
+    """The arguments of an op; the last of a name counts."""
 
     def __init__(self, op: Any) -> None:
         self._by_name: dict[str, Any] = {argument.name: argument for argument in op.arg}
@@ -17,7 +17,6 @@ class Arguments:
         return name in self._by_name
 
     def with_integers(self, name: str, values: Sequence[int]) -> "Arguments":
-        """Return a copy with one list of integers replaced."""
         made = Arguments(NetDef())
         made._by_name = {**self._by_name, name: Argument(name=name, ints=list(values))}
         return made
@@ -53,8 +52,6 @@ GRADIENT = "RecurrentNetworkGradient"
 
 
 class StepNet(Protocol):
-    """A net inside an argument of a recurrent op."""
-
     name: str
     op: Any
     external_input: Any
@@ -62,7 +59,7 @@ class StepNet(Protocol):
 
 
 def step_nets(op: Any) -> Iterator[tuple[Any, StepNet]]:
-    """Yield a recurrent op's step nets with their arguments; raises MalformedInputError for invalid text."""
+    """Yield step nets of a recurrent op with their arguments; raises MalformedInputError for invalid text."""
     if not op.type.startswith("RecurrentNetwork"):
         return
     for argument in op.arg:
@@ -81,7 +78,6 @@ def nets_run_by(op: Any) -> list[tuple[Any, StepNet]]:
 
 
 def is_text(argument: Any) -> bool:
-    """Return whether an argument holds its net in text format."""
     return len(argument.s) > 0
 
 

@@ -19,7 +19,7 @@ _TEXT_ENDINGS = (".pbtxt", ".prototxt")
 
 
 def load_net(source: NetSource) -> NetDef:
-    """Return the net of a source; raises MalformedInputError for an invalid file, UsageError for other objects."""
+    """Return a net; raises MalformedInputError for an invalid file, UsageError for other objects."""
     if isinstance(source, str | Path):
         content, where = read_bytes(Path(source)), str(source)
         net = read_net(content, where)
@@ -32,14 +32,12 @@ def load_net(source: NetSource) -> NetDef:
 
 
 def read_net(content: bytes, where: str) -> NetDef:
-    """Return the net in a file's content, binary or text."""
     if is_text_net(content):
         return read_text(NetDef, decoded_text(content, where), where)
     return read_binary(NetDef, content, where)
 
 
 def proto_of(source: Any) -> Any:
-    """Return an object's NetDef; raises UsageError without one."""
     proto = source.Proto() if hasattr(source, "Proto") else source
     if isinstance(proto, NetDef) or (hasattr(proto, "op") and hasattr(proto, "SerializeToString")):
         return proto
@@ -47,7 +45,6 @@ def proto_of(source: Any) -> Any:
 
 
 def in_kind_of(net: NetDef, source: NetSource) -> Any:
-    """Return a net as a message of the source's class."""
     if isinstance(source, str | Path):
         return net
     proto = proto_of(source)
@@ -64,7 +61,6 @@ def write_net(net: NetDef, name: str) -> bytes:
 
 
 def _check(net: Any, where: str, depth: int) -> None:
-    """Raise InputError for missing types, empty names or invalid step nets."""
     for position, op in enumerate(net.op):
         here = f"{where}: op {position}"
         if not op.type:

@@ -7,7 +7,6 @@ from lowtide.frameworks.caffe2.nets.arguments import nets_run_by
 from lowtide.frameworks.caffe2.sharing.named_net import NamedNet, NamedOp
 
 SIMPLE_TYPES = ("", "simple")
-"""Types of nets that run one op at a time."""
 _ACROSS_DEVICES = ("CopyCPUToGPU", "CopyGPUToCPU", "CopyToCPU", "CopyFromCPUInput")
 
 
@@ -49,12 +48,10 @@ def named_ops(net: Any) -> tuple[NamedOp, ...]:
 
 
 def rows_of_states(op: Any) -> list[str]:
-    """Return the outputs of a recurrent op that are rows of its states."""
     return list(op.output) if op.type == "RecurrentNetwork" else []
 
 
 def device_of(op: Any, net: Any) -> str:
-    """Return the device of an op, else of its net, else "cpu"."""
     for option in (op.device_option, net.device_option):
         if option.device_type or option.device_id or option.node_name:
             return f"{option.node_name}:{option.device_type}:{option.device_id}".lstrip(":")

@@ -10,11 +10,10 @@ from lowtide.frameworks.caffe2.nets.arguments import GRADIENT, Arguments
 
 @dataclass(frozen=True, slots=True)
 class RowLink:
-    """A blob of the step net: a window of rows of an outer sequence."""
+    """Rows of an outer sequence, as a blob of the step net."""
 
     inner: str
     outer: str
-    """A state, or an input of the op."""
     offset: int
     """Step t begins at row t + offset."""
     window: int = 1
@@ -22,23 +21,19 @@ class RowLink:
 
 @dataclass(frozen=True, slots=True)
 class Ties:
-    """The links of a RecurrentNetwork."""
-
     links: tuple[RowLink, ...]
     states: tuple[tuple[str, str], ...]
-    """Every state with the input of its first row, or of its rows if it has three dimensions."""
+    """Every state with the input of its first row, or of all its rows (three dimensions)."""
     aliases: tuple[tuple[str, int], ...]
-    """A state and first row per output. Negative rows count from the end."""
+    """A state and first row per output; negative rows count from the end."""
     timestep: str
 
 
 @dataclass(frozen=True, slots=True)
 class GradientTies:
-    """The links of a RecurrentNetworkGradient."""
-
     forward: Ties
     inputs: tuple[str, ...]
-    """The inputs of the RecurrentNetwork. They follow gradients of its outputs."""
+    """Inputs of the RecurrentNetwork. They follow gradients of its outputs."""
     outputs_with_grads: tuple[int, ...]
     links: tuple[RowLink, ...]
     """Rows of the gradients of states and of the sequence (the first output)."""
@@ -66,7 +61,6 @@ def ties_of(op: Any, first: int = 0) -> Ties:
 
 
 def gradient_ties_of(op: Any) -> GradientTies:
-    """Return the ties of the gradient of a recurrent op; raises MalformedInputError."""
     settings = Arguments(op)
     with_grads = settings.integers("outputs_with_grads")
     forward = ties_of(op, len(with_grads))
@@ -111,7 +105,7 @@ def _links(op: Any, kind: str, windows: Sequence[int] = ()) -> tuple[RowLink, ..
 
 
 def _current(op: Any, name: str) -> str:
-    """Return the current name of a blob. Gradient ops keep first names in their links."""
+    """Return a blob's current name; gradient ops keep first names in their links."""
     return Arguments(op).text(f"{name}.rename", name) if op.type == GRADIENT else name
 
 

@@ -1,4 +1,4 @@
-"""Rename blobs in a net and in the step nets inside it."""
+"""Rename blobs in a net and its step nets."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +11,6 @@ _LISTS_OF_BLOBS = (
     *("link_internal", "link_external", "backward_link_internal", "backward_link_external"),
     *("alias_dst", "param_grads", "recompute_blobs_on_backward"),
 )
-"""Arguments of a recurrent op that list blobs."""
 _RENAMED = ".rename"
 
 
@@ -24,7 +23,6 @@ def rename_net(net: Any, renames: Mapping[str, str]) -> None:
 def rename_op(
     op: Any, inputs: Sequence[str], outputs: Sequence[str], inner: Mapping[str, str], controls: Mapping[str, str]
 ) -> None:
-    """Replace inputs and outputs of an op, and rename blobs in its step nets and control inputs, in place."""
     rename_steps(op, inner)
     for names, changed in (
         (op.input, inputs),
@@ -35,7 +33,7 @@ def rename_op(
 
 
 def rename_steps(op: Any, renames: Mapping[str, str]) -> None:
-    """Rename blobs in the step nets of a recurrent op, and record renames of its own blobs, in place.
+    """Rename blobs in a recurrent op's step nets, and record renames of its own blobs, in place.
 
     Source: Caffe2 memonger, apply_recurrent_blob_assignments, which omits step nets in text format, external outputs,
     links, aliases, and the gradient of a renamed sequence.

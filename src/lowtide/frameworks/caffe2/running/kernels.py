@@ -1,4 +1,4 @@
-"""Kernels of element-wise, matrix, loss, layout and fill ops, and their gradients."""
+"""Kernels of common ops and their gradients."""
 
 from collections.abc import Callable, Sequence
 from math import prod
@@ -11,7 +11,6 @@ from lowtide.frameworks.caffe2.shapes.rules import channel_axis, reshaped, split
 from lowtide.frameworks.caffe2.shapes.tensor_type import CAFFE2_TYPES
 
 Kernel = Callable[[Sequence[Array], Arguments, int], Sequence[Array]]
-"""From inputs, arguments and the number of outputs to new arrays."""
 _SMALLEST = 1e-20
 
 
@@ -63,7 +62,6 @@ def _shape(x: Array, settings: Arguments) -> Array:
 
 
 def _summed_to(array: Array, shape: tuple[int, ...]) -> Array:
-    """Return an array summed over broadcast axes."""
     array = array.sum(tuple(range(array.ndim - len(shape))))
     widened = tuple(axis for axis, size in enumerate(shape) if size == 1 != array.shape[axis])
     return np.ascontiguousarray(array.sum(widened, keepdims=True))

@@ -17,7 +17,7 @@ _Arrays = Mapping[str, Array]
 
 
 def _run(op: Any, inputs: Sequence[Array], run_net: RunNet) -> list[Array]:
-    """Run a step net per row of the first input. The last output, Caffe2's saved steps, is empty."""
+    """Return an op's outputs; the last one, Caffe2's saved steps, is empty."""
     ties = ties_of(op)
     states, _ = _forward(op, ties, inputs[0], dict(zip(op.input, inputs, strict=True)), run_net)
     rows = [np.ascontiguousarray(states[state][row:]) for state, row in ties.aliases]
@@ -27,7 +27,6 @@ def _run(op: Any, inputs: Sequence[Array], run_net: RunNet) -> list[Array]:
 def _forward(
     op: Any, ties: Ties, sequence: Array, outer: _Arrays, run_net: RunNet
 ) -> tuple[dict[str, Array], list[dict[str, Array]]]:
-    """Return all rows of all states, and the blobs written by each step."""
     states: dict[str, Array] = {}
     n_steps, batch = sequence.shape[:2]
     for state, start in ties.states:
@@ -46,10 +45,6 @@ def _forward(
 
 
 def _gradient(op: Any, inputs: Sequence[Array], run_net: RunNet) -> list[Array]:
-    """Run the backward step net from last row to first, with recomputed forward steps.
-
-    Outputs are the gradients of the sequence, of the parameters and of the initial states.
-    """
     ties = gradient_ties_of(op)
     outer = dict(zip(op.input, inputs, strict=True))
     sequence = outer[ties.inputs[0]]
@@ -80,7 +75,6 @@ def _gradient(op: Any, inputs: Sequence[Array], run_net: RunNet) -> list[Array]:
 
 
 def _of_begin(rows: Array, start: Array) -> Array:
-    """Return the gradient of an initial state, which may be one row for the whole batch."""
     return rows[0].sum(0) if start.ndim == 1 else rows[: first_rows(start.shape)].reshape(start.shape).copy()
 
 
@@ -109,13 +103,10 @@ class _LstmStep:
     gates: tuple[Array, Array, Array, Array]
     """Input, forget, output, candidate."""
     runs: Array
-    """1 if the sequence has not ended."""
     keeps: Array
-    """1 if it has ended."""
 
 
 def _step(inputs: Sequence[Array], settings: Arguments) -> tuple[_LstmStep, Sequence[Array]]:
-    """Return the step and the inputs after hidden, cell, gates, optional lengths and time."""
     hidden, cell, gates, *rest = inputs
     i, f, o, g = np.split(gates.reshape(*cell.shape[:-1], 4 * cell.shape[-1]), 4, axis=-1)
     bias = np.asarray(settings.number("forget_bias"), cell.dtype)

@@ -51,7 +51,6 @@ def run_net(net: Any, workspace: Workspace) -> None:
 
 
 def run_op(op: Any, inputs: list[Array], where: str) -> list[Array]:
-    """Return an op's outputs; raises UnsupportedError."""
     kernel = _KERNELS.get(op.type)
     if kernel is None and op.type not in RECURRENT:
         raise UnsupportedError(f"{where} has no kernel here; leave out --measure")
@@ -71,7 +70,7 @@ def run_op(op: Any, inputs: list[Array], where: str) -> list[Array]:
 
 
 def made_up_inputs(types: Mapping[str, TensorType], blobs: Iterable[str]) -> dict[str, Array]:
-    """Return reproducible random arrays; raises UnsupportedError if a shape is unknown."""
+    """Return reproducible random arrays; raises UnsupportedError for an unknown shape."""
     inputs: dict[str, Array] = {}
     for blob in blobs:
         kind = types.get(blob)

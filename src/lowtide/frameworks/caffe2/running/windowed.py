@@ -24,7 +24,6 @@ def _padded(x: Array, window: Window, fill: float = 0.0) -> Array:
 
 
 def _offsets(window: Window, size: tuple[int, int]) -> Iterator[tuple[slice, slice]]:
-    """Yield the elements of all outputs at each position in the window."""
     for row in range(window.kernel[0]):
         for column in range(window.kernel[1]):
             starts = row * window.dilation[0], column * window.dilation[1]
@@ -36,14 +35,13 @@ def _offsets(window: Window, size: tuple[int, int]) -> Iterator[tuple[slice, sli
 
 
 def _columns(x: Array, window: Window, size: tuple[int, int], fill: float = 0.0) -> Array:
-    """Return all windows, of shape (images, channels, positions in the window, outputs)."""
+    """Return windows of shape (images, channels, positions in the window, outputs)."""
     padded = _padded(x, window, fill)
     places = [padded[:, :, rows, columns] for rows, columns in _offsets(window, size)]
     return np.stack(places, 2).reshape(*x.shape[:2], len(places), -1)
 
 
 def _uncolumns(columns: Array, shape: tuple[int, ...], window: Window, size: tuple[int, int]) -> Array:
-    """Return images with all windows added."""
     padded = _padded(np.zeros(shape, columns.dtype), window)
     for place, (rows, across) in enumerate(_offsets(window, size)):
         padded[:, :, rows, across] += columns[:, :, place].reshape(*shape[:2], *size)

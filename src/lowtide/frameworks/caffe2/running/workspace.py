@@ -11,10 +11,9 @@ Array = NDArray[Any]
 
 
 class Workspace:
-    """Blobs by name. Writing a blob replaces its array."""
+    """Blobs by name."""
 
     def __init__(self, blobs: Mapping[str, Array], uncounted: Iterable[str] = ()) -> None:
-        """Take the first blobs. Figures exclude `uncounted` blobs."""
         self._blobs: dict[str, Array] = dict(blobs)
         self._aliases: dict[str, str] = {}
         self._borrowed: dict[str, Array] = {}
@@ -23,7 +22,6 @@ class Workspace:
         self.peak_bytes = self._live_bytes
 
     def read(self, name: str, where: str) -> Array:
-        """Return a blob's array; raises UnsupportedError if it is empty."""
         home = self._home(name)
         if home not in self._blobs:
             raise UnsupportedError(f"{where} reads {name!r}, which is empty; give it a value")
@@ -57,7 +55,6 @@ class Workspace:
             self._live_bytes -= self._counted(home, former)
 
     def arrays(self, names: Iterable[str]) -> dict[str, Array]:
-        """Return arrays that are not empty."""
         return {name: self._blobs[self._home(name)] for name in names if self._home(name) in self._blobs}
 
     def _home(self, name: str) -> str:

@@ -11,17 +11,14 @@ from lowtide.frameworks.caffe2.shapes.tensor_type import TensorType
 
 _MOST_ELEMENTS = 2**59
 OpTypes = Sequence["TensorType | None"]
-"""The types of an op's outputs; None if unknown."""
 _Values = tuple[int, ...]
-"""Known integers in a blob: shapes and lengths passed between ops."""
 
 _COPIES = frozenset(("Copy", "Alias", "StopGradient", "CopyOnDeviceLike", "CopyFromCPUInput", "CopyToCPU"))
 _INPUT_AS_ARGUMENT: Mapping[str, tuple[int, str]] = {"Reshape": (1, "shape"), "Split": (1, "split")}
-"""Inputs that replace an argument."""
 
 
 def infer_types(net: Any, known: Mapping[str, TensorType]) -> list[OpTypes]:
-    """Return the output types of each op, given the types of outer blobs; raises GraphError for impossible sizes.
+    """Return the output types of each op, None if unknown; raises GraphError for impossible sizes.
 
     An in-place op without a rule keeps its input's type.
     """
@@ -48,7 +45,6 @@ def infer_types(net: Any, known: Mapping[str, TensorType]) -> list[OpTypes]:
 
 
 def last_types(net: Any, known: Mapping[str, TensorType]) -> dict[str, TensorType]:
-    """Return the last known type of each written blob; see `infer_types`."""
     found: dict[str, TensorType] = {}
     for op, outputs in zip(net.op, infer_types(net, known), strict=True):
         found.update((name, kind) for name, kind in zip(op.output, outputs, strict=True) if kind is not None)
@@ -71,7 +67,6 @@ def _outputs(op: Any, types: Mapping[str, TensorType], values: Mapping[str, _Val
 
 
 def _with_known_inputs(op: Any, known: Mapping[str, _Values]) -> tuple[list[str], Arguments]:
-    """Return inputs and arguments, with known integers as arguments."""
     settings, inputs = Arguments(op), list(op.input)
     place, name = _INPUT_AS_ARGUMENT.get(op.type, (0, ""))
     if name and len(inputs) == place + 1 and inputs[place] in known:

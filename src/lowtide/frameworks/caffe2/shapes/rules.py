@@ -11,7 +11,8 @@ Types = Sequence[TensorType]
 Rule = Callable[[Types, Arguments, int], "list[TensorType] | None"]
 """From input types, arguments and the number of outputs to output types.
 
-A rule may return None, or raise IndexError or ValueError, if it does not cover the case."""
+A rule returns None, or raises IndexError or ValueError, for cases that it does not cover.
+"""
 
 
 def _like(*inputs: int) -> Rule:
@@ -19,7 +20,6 @@ def _like(*inputs: int) -> Rule:
 
 
 def _one(shape_of: Callable[[Types, Arguments], Sequence[int]]) -> Rule:
-    """Return a rule for one output with the first input's element type."""
     return lambda types, settings, n: [types[0].with_shape(*shape_of(types, settings))] if n == 1 else None
 
 
@@ -140,7 +140,6 @@ def _concat(types: Types, settings: Arguments, n: int) -> list[TensorType] | Non
 
 
 def split_sizes(size: int, settings: Arguments, n: int) -> list[int]:
-    """Return the lengths of a Split's outputs; raises ValueError."""
     sizes = settings.integers("split")
     if not sizes and size % n == 0:
         sizes = [size // n] * n
@@ -213,12 +212,10 @@ def _fill(dtype: str) -> Rule:
 
 
 def first_rows(shape: Sequence[int]) -> int:
-    """Return the number of rows in an initial state."""
     return shape[0] if len(shape) == 3 else 1
 
 
 def _recurrent(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
-    """Outputs are rows of states, and the saved steps."""
     steps, batch = types[0].shape[:2]
     starts = dict(
         zip(settings.texts("recurrent_states"), settings.integers("initial_recurrent_state_ids"), strict=False)
@@ -233,7 +230,6 @@ def _recurrent(types: Types, settings: Arguments, n: int) -> list[TensorType] | 
 
 
 def _recurrent_gradient(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
-    """Outputs match the sequence, parameters and initial states, which follow gradients."""
     first = len(settings.integers("outputs_with_grads"))
     like = [0, *settings.integers("param"), *settings.integers("initial_recurrent_state_ids")]
     return [types[first + place] for place in like] if n == len(like) else None

@@ -8,7 +8,6 @@ BYTES_OF: Mapping[str, int] = {
     "float32": 4, "int32": 4, "uint8": 1, "bool": 1, "int8": 1, "uint16": 2, "int16": 2, "int64": 8, "float16": 2,
     "float64": 8,
 }  # fmt: skip
-"""Bytes per element."""
 CAFFE2_TYPES: Mapping[int, str] = {
     1: "float32", 2: "int32", 3: "uint8", 5: "bool", 6: "uint8", 7: "int8", 8: "uint16", 9: "int16", 10: "int64",
     12: "float16", 13: "float64",
@@ -23,8 +22,6 @@ ONNX_TYPES: Mapping[int, str] = {
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
-    """Element type and shape of a blob."""
-
     shape: tuple[int, ...]
     dtype: str = "float32"
 

@@ -20,15 +20,13 @@ def share_branch_safe(
 ) -> SharedNet:
     """Let the shareable blobs of some ops share storage, for any parallel execution.
 
-    The walk is depth first, from the readers of the heads, then from other roots. An output gets a slot whose users all
-    run before it in every execution: the smallest that suffices, else the largest, or without sizes the most shared. If
-    memonger's slots are valid, a second walk merges them, and the smaller result counts. Slots are named
-    `<scope>__m<k>_shared`, or after a blob from outside `ops`. External blobs, blobs without writer, and blobs of
-    different devices never share. The result is verified.
+    The walk starts at the readers of the heads. An output gets a slot whose users all run before it in every execution:
+    the smallest that suffices, else the largest, or without sizes the most shared. Valid slots of memonger are merged
+    too, and the smaller result counts. Slots are named `<scope>__m<k>_shared`, or after a blob from outside `ops`.
+    External blobs, blobs without writer, and blobs of different devices never share. The result is verified.
 
-    Source: Caffe2 memonger, compute_blob_recycling_for_dag, with ancestors instead of tokens; see `token_renames`.
-    Complexity: O(n e / 64 + n * free slots) time, n * n / 8 bytes.
-    Guarantees: never more bytes than a valid result of memonger, for any sizes.
+    Source: Caffe2 memonger, compute_blob_recycling_for_dag, with ancestors instead of tokens. O(n e / 64 + n * free
+    slots) time, n * n / 8 bytes. Guarantees: never more bytes than a valid result of memonger.
     """
     return _share_from(net, heads, ops, shareable, scope, token_renames(net, heads, ops, shareable))
 
@@ -38,8 +36,8 @@ def share_inference(
 ) -> SharedNet:
     """Let all blobs except external ones share, from `input_blobs` on; see `share_branch_safe`.
 
-    Source: Caffe2 memonger, optimize_inference_for_dag. Raises UnsupportedError for a net with gradient ops, GraphError
-    if an op reads a blob before it is written.
+    Source: Caffe2 memonger, optimize_inference_for_dag. Raises UnsupportedError for gradient ops, GraphError if an op
+    reads a blob before it is written.
     """
     written: set[str] = set(net.external_inputs)
     for position, (op, reads, writes) in enumerate(zip(net.ops, net.reads, net.writes, strict=True)):
@@ -67,9 +65,9 @@ def share_gradients(
 ) -> SharedNet:
     """Let gradients of activations share storage, from the losses on; see `share_branch_safe`.
 
-    Gradients are blobs with `_grad` in their name and the scope (`_<scope>` if split) as its prefix, without
-    `param_grads` and `never_share`. With `share_activations`, outputs of ops with the weight `<output>_w` may share,
-    too, except for the last two, which callers often read, and only if that saves memory.
+    Gradients have `_grad` in their name and the scope (`_<scope>` if split) as prefix, and are not in `param_grads` or
+    `never_share`. With `share_activations`, outputs of ops with the weight `<output>_w` may share if that saves memory,
+    except for the last two, which callers often read.
 
     Source: Caffe2 memonger, share_grad_blobs, which omits sums of gradients over several layers.
     """
@@ -118,7 +116,6 @@ def _share_from(
     scope: str,
     memonger: Mapping[str, str] | None,
 ) -> SharedNet:
-    """Share as `share_branch_safe` does, given the renames of memonger, valid or not."""
     before = ancestors(net)
     may_share = {blob for writes in net.writes for blob in writes}.intersection(shareable) - net.externals
     found: list[list[list[str]]] = []

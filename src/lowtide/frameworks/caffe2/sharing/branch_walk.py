@@ -33,7 +33,6 @@ class BranchWalk:
         before: Sequence[int],
         names: Mapping[str, str],
     ) -> None:
-        """Take the ancestors of every op as bits, and names for blobs that share already."""
         self._net = net
         self._ops = sorted(set(ops))
         self._heads = list(dict.fromkeys(heads))
@@ -81,7 +80,6 @@ class BranchWalk:
             self._unread[self._name_of[blob]] += len(readers)
 
     def slots(self) -> list[list[str]]:
-        """Walk, and return the names in every slot in order."""
         seen: set[OpId] = set()
         from_heads = (op for head in self._heads for op in self._readers.get(head, []))
         for root in (*from_heads, *self._ops):
@@ -99,7 +97,6 @@ class BranchWalk:
         return [slot.blobs for slot in self._slots]
 
     def _enter(self, op: OpId, seen: set[OpId]) -> Iterator[tuple[OpId, OpId]]:
-        """Place outputs, free blobs read last, and return the edges to readers."""
         seen.add(op)
         for blob in self._net.writes[op]:
             if blob in self._shareable and self._first.get(self._name_of[blob]) == op:
@@ -126,7 +123,6 @@ class BranchWalk:
         self._open(name)
 
     def _by_preference(self, size: int) -> Iterable[int]:
-        """Return free slots: up from the smallest that suffices, then down."""
         fitting = bisect_left(self._free, size, key=lambda entry: entry[0][0]) if self._net.sizes else 0
         return chain(range(fitting, len(self._free)), range(fitting - 1, -1, -1))
 

@@ -1,4 +1,4 @@
-"""Slots for a graph's buffers, and their offsets in an arena."""
+"""Slots for a graph's buffers, and their offsets."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,17 +17,16 @@ from lowtide.frameworks.caffe2.sharing.slots import WORK_LIMIT
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Sharing:
-    """Slots for the buffers of a graph."""
+    """Slots for a graph's buffers."""
 
     slot_of: Integers
     """Slot of every buffer, -1 if it is persistent or never live."""
     slot_sizes: Integers
     slot_spaces: NDArray[np.int16]
-    """Position of the memory space of every slot."""
     slot_bytes: Mapping[str, int]
-    """Bytes by memory space name, without scratch."""
+    """By memory space name, without scratch."""
     lower_bound_bytes: Mapping[str, int]
-    """Lower bound for these live ranges, by memory space name."""
+    """By memory space name, for these live ranges."""
     optimal: bool
     """Whether the slots meet every lower bound."""
 
@@ -95,10 +94,10 @@ def _verify(intervals: Intervals, slot_of: Integers, space: str) -> None:
 def slot_offsets(
     first: Integers, last: Integers, sizes: Integers, *, alignment: int = 1, work_limit: int = 0
 ) -> Integers:
-    """Return an offset in bytes per buffer, with one part of the arena per slot. Live ranges are half-open.
+    """Return an offset in bytes per buffer, with one part of the arena per slot; live ranges are half-open.
 
-    Slots are greedy if `work_limit` is 0, else searched. Sizes are rounded up to the alignment. Guarantees: feasible,
-    deterministic; no bound. Raises UsageError for invalid arrays or numbers.
+    Slots are greedy if `work_limit` is 0, else searched. Sizes are rounded up to the alignment. Feasible and
+    deterministic, but without a bound. Raises UsageError for invalid arrays or numbers.
     """
     if not len(first) == len(last) == len(sizes):
         raise UsageError(f"{len(first)} starts, {len(last)} ends and {len(sizes)} sizes; give one of each per buffer")

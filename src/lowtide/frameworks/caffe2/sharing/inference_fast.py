@@ -16,12 +16,11 @@ def share_inference_fast(net: NamedNet, never_share: Collection[str] = ()) -> Sh
     """Let blobs share in one pass over a net that runs its ops in program order.
 
     A blob reuses the slot freed last on its device; of the inputs of one op, the first counts as last. External blobs,
-    `never_share`, and unread blobs do not share. If memonger's slots are valid, a second pass merges them, and the
-    smaller result counts. Slots are named `__m<k>_shared`; nets with such names stay unchanged. Results are verified.
+    `never_share`, and unread blobs do not share. Valid slots of memonger are merged too, and the smaller result counts.
+    Slots are named `__m<k>_shared`; nets with such names stay unchanged. Results are verified.
 
-    Source: Caffe2 memonger, optimize_inference_net, which ignores later writes of a freed blob; see `one_pass_renames`.
-    Complexity: O(n + e), and O(free slots) per blob if blobs are written again.
-    Guarantees: never more bytes than a valid result of memonger, for any sizes.
+    Source: Caffe2 memonger, optimize_inference_net, which ignores later writes of a freed blob. O(n + e), and O(free
+    slots) per blob if blobs are written again. Guarantees: never more bytes than a valid result of memonger.
     """
     kept = net.externals.union(never_share)
     found: list[list[list[str]]] = []
@@ -90,10 +89,8 @@ class _OnePass:
         self._ends = {blob: {end for _, end in found} for blob, found in spans.items()}
         self.slot_of: dict[str, int] = {}
         self.members: list[list[str]] = []
-        """The blobs of each slot."""
 
     def write(self, blob: str, op: OpId) -> None:
-        """Give a blob a slot, or reserve its slot if it is written again."""
         if blob not in self._spans or blob in self._kept or op not in self._begins[blob]:
             return
         free = self._free.setdefault(self._net.devices[blob], [])
@@ -112,7 +109,6 @@ class _OnePass:
         self._later[slot].extend(spans[1:])
 
     def release(self, blob: str, op: OpId) -> None:
-        """Free a blob's slot after its last reader."""
         if blob in self.slot_of and op in self._ends[blob]:
             self._free[self._net.devices[blob]].append(self.slot_of[blob])
 

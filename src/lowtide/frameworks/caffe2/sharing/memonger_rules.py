@@ -14,10 +14,10 @@ _CPU = "cpu"
 def one_pass_renames(net: NamedNet, kept: Collection[str]) -> dict[str, str]:
     """Return the first blob in the storage of each blob that memonger shares in one pass, except for `kept`.
 
-    A new output reuses the blob freed last; of the inputs of one op, the first counts as last (the order of memonger's
-    hash set). The result may be invalid: the rule ignores devices, later writes, and readers in step nets.
+    Of the inputs of one op, the first is reused first, as in memonger's hash set. The result may be invalid: devices,
+    later writes, and readers in step nets are ignored.
 
-    Source: Caffe2 memonger.cc, optimize_inference_net. Complexity: O(n + e).
+    Source: Caffe2 memonger.cc, optimize_inference_net. O(n + e).
     """
     begins, ends = dict[str, OpId](), dict[str, OpId]()
     for op, named in enumerate(net.ops):
@@ -41,12 +41,10 @@ def token_renames(
 ) -> dict[str, str] | None:
     """Return the first blob in the storage of each blob that memonger shares across branches.
 
-    The walk is depth first from the heads. An op with several readers gives each a new token. An output reuses a freed
-    blob if it holds all tokens of the blob's users. Returns None if memonger fails or depends on its hash tables. The
-    result may be invalid: tokens ignore second writers, and readers outside `ops`.
+    An output reuses a freed blob if it holds all tokens of the blob's users. Returns None if memonger fails or depends
+    on its hash tables. The result may be invalid: second writers, and readers outside `ops`, are ignored.
 
-    Source: Caffe2 memonger.cc, ComputeBlobRecyclingForDag (recursive there, iterative here).
-    Complexity: O(n e / 64) time, O(n e / 8) bytes for tokens.
+    Source: Caffe2 memonger.cc, ComputeBlobRecyclingForDag. O(n e / 64) time, O(n e / 8) bytes for tokens.
     """
     try:
         return _TokenWalk(net, list(dict.fromkeys(heads)), sorted(set(ops)), frozenset(shareable)).run()
@@ -62,7 +60,6 @@ class _StoppedError(Exception):
 class _Visit:
     tokens: int
     branches: bool
-    """Whether each reader begins a branch."""
     readers: Iterator[OpId]
 
 

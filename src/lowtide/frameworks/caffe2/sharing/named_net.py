@@ -19,7 +19,7 @@ def is_size(size: object) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedOp:
-    """One op over blobs. A blob among both inputs and outputs is used in place."""
+    """One op over blobs; a blob among both inputs and outputs is used in place."""
 
     kind: str
     inputs: tuple[str, ...] = ()
@@ -27,21 +27,18 @@ class NamedOp:
     name: str = ""
     device: str | None = None
     is_gradient: bool = False
-    """Whether it belongs to the backward pass."""
     after: tuple[OpId, ...] = ()
-    """Positions of earlier ops that must run first."""
     step_nets: tuple["NamedNet", ...] = ()
-    """Nets that a recurrent op runs in each step. They see all outer blobs."""
+    """Run in each step of a recurrent op; they see all outer blobs."""
     renames: tuple[tuple[str, str], ...] = ()
-    """Renamed blobs of a recurrent op, with their new names."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NamedNet:
     """Ops in a valid order over named blobs.
 
-    External inputs and outputs belong to the caller, so they never share. Known `sizes` are in bytes. A blob is on its
-    device in `blob_devices`, else on that of its first writer or reader. Raises GraphError for an `after` that names no
+    External blobs belong to the caller, so they never share. `sizes` are in bytes. A blob is on its device in
+    `blob_devices`, else on that of its first writer or reader. Raises GraphError for an `after` that names no
     earlier op, and for an impossible size.
     """
 
@@ -98,44 +95,42 @@ class NamedNet:
 
     @cached_property
     def externals(self) -> frozenset[str]:
-        """External inputs and outputs."""
         return frozenset((*self.external_inputs, *self.external_outputs))
 
     @cached_property
     def blobs(self) -> tuple[str, ...]:
-        """Every touched blob, in order of first touch."""
+        """In order of first touch."""
         touches = zip(self.reads, self.writes, strict=True)
         return tuple(dict.fromkeys(blob for reads, writes in touches for blob in (*reads, *writes)))
 
     @cached_property
     def reads(self) -> tuple[tuple[str, ...], ...]:
-        """Blobs that each op and its step nets read, once each."""
+        """Per op, with its step nets."""
         return tuple(
             self._with_outer(op.inputs, (name for net in op.step_nets for name in net.inner_reads)) for op in self.ops
         )
 
     @cached_property
     def writes(self) -> tuple[tuple[str, ...], ...]:
-        """Blobs that each op and its step nets write, once each."""
+        """Per op, with its step nets."""
         return tuple(
             self._with_outer(op.outputs, (name for net in op.step_nets for name in net.inner_writes)) for op in self.ops
         )
 
     @cached_property
     def inner_reads(self) -> tuple[str, ...]:
-        """Every name that this net may read from an outer net."""
+        """Names that this net may read from an outer net."""
         inner = (name for op in self.ops for net in op.step_nets for name in net.inner_reads)
         return tuple(dict.fromkeys((*self.external_inputs, *(name for op in self.ops for name in op.inputs), *inner)))
 
     @cached_property
     def inner_writes(self) -> tuple[str, ...]:
-        """Every name that this net may write in an outer net."""
+        """Names that this net may write in an outer net."""
         inner = (name for op in self.ops for net in op.step_nets for name in net.inner_writes)
         return tuple(dict.fromkeys((*(name for op in self.ops for name in op.outputs), *inner)))
 
     @cached_property
     def devices(self) -> Mapping[str, str | None]:
-        """The device of every touched blob."""
         result: dict[str, str | None] = dict(self.blob_devices)
         for touches in (self.writes, self.reads):
             for op, blobs in zip(self.ops, touches, strict=True):
@@ -145,7 +140,6 @@ class NamedNet:
 
     @cached_property
     def edges(self) -> tuple[tuple[OpId, OpId], ...]:
-        """See `interference_edges`."""
         readers: defaultdict[str, list[OpId]] = defaultdict(list)
         writers: defaultdict[str, list[OpId]] = defaultdict(list)
         edges: set[tuple[OpId, OpId]] = set()
@@ -159,7 +153,6 @@ class NamedNet:
         return tuple(sorted(edges))
 
     def size_of(self, blob: str) -> int:
-        """Return a blob's bytes, 1 if unknown."""
         return self.sizes.get(blob, 1)
 
     def reordered(self, order: Sequence[OpId]) -> "NamedNet":
@@ -187,9 +180,9 @@ class BlobRange:
 
     name: str
     defined: Place | None
-    """None if the blob exists at the start."""
+    """None if it exists at the start."""
     used: Place | None
-    """None if the blob lives to the end."""
+    """None if it lives to the end."""
     size: int | None = None
     """In bytes. None counts as 1."""
 
@@ -199,7 +192,6 @@ class BlobRange:
 
     @property
     def begins(self) -> Place:
-        """`defined`, or -1 if it is None."""
         return -1 if self.defined is None else self.defined
 
 

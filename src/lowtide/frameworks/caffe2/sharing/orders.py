@@ -18,9 +18,9 @@ _TIE_WORK_LIMIT = 200_000_000
 def interference_edges(net: NamedNet) -> list[tuple[OpId, OpId]]:
     """Return the edges (earlier op, later op) of a net, sorted and unique.
 
-    An op waits for the writers of all its blobs, the readers of its outputs, and `after`. Complexity: O(n + e), with up
-    to k edges per touch of a blob with k writers. Source: Caffe2 memonger, compute_interference_graph, where only reads
-    make edges.
+    An op waits for the writers of all its blobs, the readers of its outputs, and `after`. O(n + e), with up to k edges
+    per touch of a blob with k writers. Source: Caffe2 memonger, compute_interference_graph, where only reads make
+    edges.
     """
     return list(net.edges)
 
@@ -44,7 +44,7 @@ def ancestors(net: NamedNet) -> list[int]:
 
 
 def never_overlap(net: NamedNet, slots: Iterable[Iterable[str]], before: Sequence[int]) -> bool:
-    """Return whether blobs of a slot are never in use at once, given the `ancestors` of all ops. O(e n / 64)."""
+    """Return whether blobs of a slot are never in use at once, given all `ancestors`. O(e n / 64)."""
     touches: dict[str, list[OpId]] = {}
     for op, (reads, writes) in enumerate(zip(net.reads, net.writes, strict=True)):
         for blob in dict.fromkeys((*reads, *writes)):
@@ -63,7 +63,6 @@ def topological_order(net: NamedNet) -> list[OpId]:
 
 
 def topological_order_of(before: Sequence[Sequence[OpId]]) -> list[OpId]:
-    """Return positions in the order in which they become ready; raises CycleError."""
     sorter: TopologicalSorter[OpId] = TopologicalSorter(dict.fromkeys(range(len(before)), ()))
     for op, others in enumerate(before):
         sorter.add(op, *others)
@@ -102,7 +101,6 @@ ORDERS: Mapping[str, Callable[[NamedNet], list[OpId]]] = {
 
 
 def chosen_order(net: NamedNet, order: str | Sequence[OpId]) -> list[OpId]:
-    """Return a named order, or a valid given one; raises UsageError."""
     if isinstance(order, str):
         if order not in ORDERS:
             raise UsageError(f"{unknown('order', order, ORDERS)}, or give op positions")

@@ -18,16 +18,15 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedNet:
-    """A net in which blobs share storage."""
+    """A net with shared storage."""
 
     net: NamedNet
     renames: Mapping[str, str]
-    """The slot name of each blob that shares."""
     statistics: Statistics
 
 
 def rename_blobs(net: NamedNet, renames: Mapping[str, str]) -> NamedNet:
-    """Return the net with blobs renamed, also in step nets. The result is not checked; see `verify_equality`.
+    """Return the net with blobs renamed, also in step nets, unchecked; see `verify_equality`.
 
     Recurrent ops record the renames of their blobs.
     """
@@ -46,7 +45,6 @@ def rename_blobs(net: NamedNet, renames: Mapping[str, str]) -> NamedNet:
 
 
 def share_by(net: NamedNet, renames: Mapping[str, str]) -> SharedNet:
-    """Return a net with renamed blobs, and the bytes before and after."""
     ordered = {blob: renames[blob] for blob in net.blobs if blob in renames}
     return SharedNet(net=rename_blobs(net, ordered), renames=ordered, statistics=sharing_statistics(net, ordered))
 
@@ -68,7 +66,7 @@ def blobs_by_name(renames: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def members_of(slots: Iterable[Iterable[str]], renames: Mapping[str, str]) -> list[list[str]]:
-    """Return slots of new names as slots of old ones. New names in no slot get their own."""
+    """Return slots of new names as slots of old ones; new names in no slot get their own."""
     blobs = blobs_by_name(renames)
     found = [[blob for name in slot for blob in blobs.pop(name, (name,))] for slot in slots]
     return [*found, *blobs.values()]

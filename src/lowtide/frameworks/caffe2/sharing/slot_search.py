@@ -35,10 +35,9 @@ class FoundSlots:
 def search(intervals: Intervals, work_limit: int) -> FoundSlots:
     """Return slots with a small total size, never larger than those of `greedy`; deterministic.
 
-    Branch and bound places blobs by descending size, in an open slot at no cost, tightest gap first, or in a new one at
-    its size. `LevelBound` cuts branches. The tree is walked by limited discrepancy (Harvey & Ginsberg 1995), until
-    `work_limit` slots were visited. The optimum is NP-hard (weighted coloring of an interval graph). More than 5,000
-    blobs are placed once.
+    Branch and bound over blobs by descending size, walked by limited discrepancy (Harvey & Ginsberg 1995) until
+    `work_limit` slots were visited. The optimum is NP-hard (weighted coloring of an interval graph). More than
+    5,000 blobs are placed once.
     """
     known = greedy(intervals)
     if not len(intervals):
@@ -76,8 +75,8 @@ def total_bytes(intervals: Intervals, slot_of: Integers) -> int:
 def greedy(intervals: Intervals, by_use: Integers | None = None) -> Integers:
     """Return the slot of each blob: the free slot of nearest size, oldest first, else a new one.
 
-    Blobs are placed in the order `by_use`, by default by last use. Complexity: O(n * slots).
-    Source: Caffe2 memonger, compute_assignments_greedy. Guarantees: feasible; at most the sum of all sizes.
+    Blobs are placed in the order `by_use`, by default by last use. O(n * slots). Source: Caffe2 memonger,
+    compute_assignments_greedy.
     """
     count = 0
     free_from = np.zeros(len(intervals), np.int64)
@@ -99,7 +98,7 @@ def greedy(intervals: Intervals, by_use: Integers | None = None) -> Integers:
 def largest_first(intervals: Intervals, by_size: list[int], work_limit: int) -> tuple[Integers | None, int]:
     """Place blobs by size in the tightest gap, else in a new slot; return slots, or None over the limit, and the work.
 
-    Complexity: O(n * slots * log n). Guarantees: feasible.
+    O(n * slots * log n).
     """
     begins: list[int] = intervals.begins.tolist()
     ends: list[int] = intervals.ends.tolist()
@@ -130,12 +129,11 @@ def largest_first(intervals: Intervals, by_size: list[int], work_limit: int) -> 
 class LevelBound:
     """A lower bound on the bytes of all slots, given the number of open slots.
 
-    For every size, there are at least as many slots of this size or more as live blobs of this size or more.
-    Complexity: O(n * (n + sizes)) to build, O(log sizes) per query.
+    For every size, at least as many slots as live blobs have this size or more. O(n * (n + sizes)) to build, O(log
+    sizes) per query.
     """
 
     def __init__(self, intervals: Intervals, by_size: list[int], first: Integers, last: Integers):
-        """Take blobs by descending size, with their first and last sections."""
         live = np.zeros(len(intervals), np.int64)
         sizes: list[int] = []
         self._needed: list[int] = []  # slots per level, ascending
@@ -156,7 +154,6 @@ class LevelBound:
 
     @property
     def total(self) -> int:
-        """The bound with no blob placed."""
         return self._from_level[0]
 
     def still_to_open(self, place: int, n_open: int) -> int:
@@ -173,8 +170,6 @@ class _Level:
 
 
 class _SlotWalk:
-    """A depth-first walk with one level per blob."""
-
     def __init__(
         self,
         intervals: Intervals,
@@ -203,7 +198,6 @@ class _SlotWalk:
         self._cost = 0
 
     def run(self, most_detours: int) -> bool:
-        """Walk with at most `most_detours`; return whether the result is optimal."""
         complete = True
         levels = [_Level(self._choices(0), 0)]
         while levels and self._best_cost > self._bound.total:
@@ -244,7 +238,6 @@ class _SlotWalk:
             self._cost -= self._sizes[place]
 
     def _choices(self, place: int) -> list[int]:
-        """Return free open slots, tightest first, and a new one; equal slots count once."""
         span, remaining = self._spans[place], self._remaining[place]
         seen: set[int] = set()
         fitting: list[tuple[int, int]] = []

@@ -21,19 +21,16 @@ _ALGORITHMS = ("greedy", "optimal")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotAssignment:
-    """Blobs in slots. Each slot is as large as its largest blob."""
+    """Blobs in slots, each as large as its largest blob."""
 
     slots: tuple[tuple[BlobRange, ...], ...]
-    """The blobs of each slot, in order, with complete live ranges."""
+    """In order, with complete live ranges."""
     lower_bound_bytes: int
     optimal: bool
-    """Whether no assignment is smaller."""
     work: int
-    """Slots visited by the search."""
 
     @property
     def total_bytes(self) -> int:
-        """The sum of the sizes of all slots."""
         return sum(max(blob.size or 0 for blob in slot) for slot in self.slots)
 
 
@@ -54,15 +51,14 @@ def optimal_slots(ranges: Iterable[BlobRange], *, work_limit: int = WORK_LIMIT) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InterferenceSharing:
-    """A net with sharing blobs, and its slots."""
+    """A net with its slots."""
 
     ordered: NamedNet
-    """The net in the new order."""
     shared: SharedNet
     order: tuple[OpId, ...]
     """Ops of the given net; sharing is valid in this order only."""
     slots: tuple[tuple[BlobRange, ...], ...]
-    """The blobs of each slot, in order. Blobs that never share come last, one per slot."""
+    """In order. Blobs that never share come last, one per slot."""
     optimal: bool
     """Whether no slots for these live ranges are smaller."""
 
@@ -77,12 +73,12 @@ def share_by_interference(
 ) -> InterferenceSharing:
     """Order the ops and let blobs share that are never live together in this order.
 
-    `order` is "topological", "longest-path", "longest-path-merged" or op positions. `algorithm` is "greedy" or
-    "optimal". A slot has the name of its last blob. External blobs, `never_share` and blobs of different devices never
-    share. The result is verified. Raises UsageError.
+    `order` is "topological", "longest-path", "longest-path-merged" or op positions; `algorithm` is "greedy" or
+    "optimal". A slot has the name of its last blob. External blobs, `never_share` and blobs of different
+    devices never share. The result is verified. Raises UsageError.
 
-    Source: Caffe2 memonger, optimize_interference, which ignores devices and second writers of a blob.
-    Complexity: O(e + n * slots) and the search.
+    Source: Caffe2 memonger, optimize_interference, which ignores devices and second writers of a blob. O(e + n
+    * slots) and the search.
     """
     if algorithm not in _ALGORITHMS:
         raise UsageError(unknown("algorithm", algorithm, _ALGORITHMS))
@@ -122,7 +118,6 @@ def _assigned(ranges: Iterable[BlobRange], work_limit: int) -> SlotAssignment:
 
 
 def _completed(ranges: Iterable[BlobRange]) -> list[BlobRange]:
-    """Return ranges without None, by last use. Missing definitions are -1, missing uses last."""
     by_use = sorted(ranges, key=lambda blob: (blob.used is None, -1 if blob.used is None else blob.used))
     places = [place for blob in by_use for place in (blob.used, blob.defined) if place is not None]
     end = max(places, default=-1) + 1
@@ -138,7 +133,6 @@ def _completed(ranges: Iterable[BlobRange]) -> list[BlobRange]:
 
 
 def _intervals(blobs: Sequence[BlobRange]) -> Intervals:
-    """Return ranges as arrays. A blob used before its definition is live at the definition."""
     columns = np.array([(blob.begins, blob.used, blob.size) for blob in blobs], np.int64).reshape(-1, 3)
     begins, used, sizes = columns.T
     return Intervals(begins, np.maximum(begins, used), sizes)

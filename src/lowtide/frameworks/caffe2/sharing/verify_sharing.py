@@ -24,8 +24,7 @@ def verify_assignments(slots: Iterable[Sequence[BlobRange]]) -> None:
 def verify_equality(before: NamedNet, after: NamedNet) -> None:
     """Raise VerificationError with the first difference if two nets compute different values. O(e).
 
-    Every op must read the same outputs of the same ops, and external blobs must end with the same values. Other blobs
-    from outside correspond in order of first read.
+    Every op must read the same outputs of the same ops, and external blobs must end with the same values.
     """
     if before.external_inputs != after.external_inputs or before.external_outputs != after.external_outputs:
         raise VerificationError("the nets have different external inputs or outputs; sharing must not rename them")
@@ -47,7 +46,6 @@ def verify_in_place(before: NamedNet, after: NamedNet) -> None:
 
 
 def passes(check: Callable[[NamedNet, NamedNet], None], before: NamedNet, after: NamedNet) -> bool:
-    """Return whether a check of two nets raises no VerificationError."""
     try:
         check(before, after)
     except VerificationError:
@@ -56,7 +54,6 @@ def passes(check: Callable[[NamedNet, NamedNet], None], before: NamedNet, after:
 
 
 def differ_only_in_names(before: NamedNet, after: NamedNet) -> bool:
-    """Return whether nets pass `verify_equality` and `verify_in_place`."""
     return passes(verify_equality, before, after) and passes(verify_in_place, before, after)
 
 

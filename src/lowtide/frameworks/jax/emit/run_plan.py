@@ -1,4 +1,4 @@
-"""`run_plan`: run kernels in a plan's order, with ties, copies to the host, and holds."""
+"""Run kernels in a plan's order."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,8 +16,6 @@ from lowtide.frameworks.jax.reading.sizes import bytes_of
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A copy of a value to the host or back."""
-
     value: Value
     is_out: bool
 
@@ -27,7 +25,6 @@ Copies = Mapping[Place, Sequence[Copy]]
 
 
 def copies_of(plan: Plan, translation: JaxTranslation) -> Copies:
-    """Return the copies of a plan."""
     stored = {buffer: value for value, buffer in translation.buffers.items()}
     found: dict[Place, list[Copy]] = {}
     place = 0
@@ -48,12 +45,12 @@ def run_plan(
     *,
     barriers: bool = False,
 ) -> list[Any]:
-    """Run kernels in the given sequence and return the results. Under a tracer this emits them.
+    """Run kernels in a sequence and return the results. Under a tracer this emits them.
 
     A recomputed kernel is tied to the last kernel that ran for the first time, unless it reads a value recomputed
     since. With a `window`, XLA may reorder only that many kernels at once, and kernels that read only inputs are tied
-    to a held value. With `barriers`, consecutive recomputed kernels run behind one optimization barrier in place of
-    ties; see `keeps_barriers`.
+    to a held value. With `barriers`, consecutive recomputed kernels run behind one optimization barrier instead of
+    ties.
     """
     program = translation.program
     contents: dict[Value, Any] = {**program.constants, **dict(zip(program.inputs, arguments, strict=True))}
@@ -66,7 +63,6 @@ def run_plan(
     crossing_at = {} if window is None else crossings(translation, runs, window)
     groups = recomputed_groups(translation, runs) if barriers else {}
     behind: dict[Value, Any] = {}
-    """Contents of the values that the current group of recomputed kernels reads behind its barrier."""
     given = {*program.inputs, *program.constants}
     on_host: dict[Value, Any] = {}
     for place, op in enumerate(runs):
@@ -117,9 +113,9 @@ def run_plan(
 
 
 def needed_places(translation: JaxTranslation, runs: Sequence[OpId], count: int) -> list[Place]:
-    """Return the places of the runs that the program's first `count` results depend on. O(runs + reads).
+    """Return places of the runs that the first `count` results depend on.
 
-    Effects before a needed effect are needed, so that they keep their order.
+    Effects before a needed effect are needed, to keep their order.
     """
     program, kernels = translation.program, translation.kernels
     makers = {value: equation for equation in program.equations for value in equation.outputs}
@@ -151,10 +147,7 @@ def run_kernel(
     known: dict[Value, Any] | None = None,
     changed: Collection[Value] = (),
 ) -> Sequence[Any]:
-    """Run the equations of a kernel and return the results of its root.
-
-    `known` caches results of fused equations, except those that depend on `changed` values.
-    """
+    """Return the results of a kernel's root; `known` caches fused results that do not depend on `changed` values."""
     values = {value: contents[value] for value in kernel.reads}
     changing = set(changed)
     for position in kernel.within[:-1]:
@@ -174,7 +167,6 @@ def run_kernel(
 
 
 def results_of(program: FlatProgram, contents: Mapping[Value, Any]) -> list[Any]:
-    """Return a program's results, given its stored values."""
     makers = {value: equation for equation in program.equations for value in equation.outputs}
     seen = dict(contents)
 
@@ -191,7 +183,7 @@ def results_of(program: FlatProgram, contents: Mapping[Value, Any]) -> list[Any]
 def _carry_out(
     copies: Sequence[Copy], contents: dict[Value, Any], on_host: dict[Value, Any], newest: Any
 ) -> set[Value]:
-    """Make copies and return the values copied back. They are tied, so that XLA fetches them no earlier."""
+    """Make copies and return the values copied back, tied so that XLA fetches them no earlier."""
     fetched: set[Value] = set()
     for copy in copies:
         if copy.is_out:
@@ -204,10 +196,7 @@ def _carry_out(
 
 
 def _hold_crossing(crossing: Crossing, contents: dict[Value, Any]) -> Sequence[Value]:
-    """Hold the values between two windows and return them.
-
-    A value replicated along a mesh axis needs a replicated anchor.
-    """
+    """Hold and return values; one replicated along a mesh axis needs a replicated anchor."""
     waiting = [contents[value] for value in (*crossing.results, *crossing.values)]
     anchors = [each for each in waiting if can_anchor(each)]
     axes = min((varying_axes(anchor) for anchor in anchors), key=len, default=None)
@@ -223,7 +212,7 @@ def _hold_crossing(crossing: Crossing, contents: dict[Value, Any]) -> Sequence[V
 
 
 def _tied_read(program: FlatProgram, kernel: Kernel, contents: Mapping[Value, Any], anchor: Any) -> dict[Value, Any]:
-    """Return the value that a kernel reads with the fewest bytes to copy, tied. Fused values are not copied."""
+    """Return, tied, the value read with the fewest bytes to copy. Fused values are not copied."""
     copied = {each: bytes_of(program.types[each]) if each in kernel.direct else 0 for each in kernel.reads}
     for value in sorted(kernel.reads, key=copied.__getitem__):
         if anchor is not None and varying_axes(anchor) <= varying_axes(contents[value]):

@@ -16,14 +16,11 @@ from lowtide.frameworks.jax.reading.sizes import bytes_of
 _NEVER = 0x7FC5A3D1
 """A NaN whose payload no arithmetic produces."""
 _ANCHORS = 3
-"""Most values that must be known before a group of recomputed kernels runs."""
 _RECENT = 40
-"""Last results among which anchors are chosen."""
 _UNSIGNED: dict[int, Any] = {2: np.uint16, 4: np.uint32}
 
 
 def can_anchor(aval: Any) -> bool:
-    """Return whether a value has elements of a floating-point type of two or four bytes."""
     return (
         getattr(aval, "shape", None) is not None
         and aval.size > 0
@@ -41,9 +38,9 @@ def tie(value: Any, anchors: Sequence[Any]) -> Any:
 
 
 def pass_barrier(values: Sequence[Any], anchors: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """Return `values` and `anchors`, unchanged, from where XLA computes neither before all of them are known.
+    """Return `values` and `anchors`, unchanged and not copied, from where XLA computes neither before all are known.
 
-    Nothing is copied. XLA drops the part of an anchor whose result is not read, and with it the order.
+    XLA drops the part of an anchor whose result is not read, and with it the order.
     """
     passed = list(jax.lax.optimization_barrier((*values, *anchors)))
     return passed[: len(values)], passed[len(values) :]
@@ -92,16 +89,14 @@ def _changed(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """Values held between two windows."""
-
     values: tuple[Value, ...]
-    """Earlier values that the next window reads, and values of the last window that are read later."""
+    """Read by the next window, or made by the last one and read later."""
     results: tuple[Value, ...]
-    """Results of the program that nothing reads any more. They are only anchors."""
+    """Results that nothing reads any more."""
 
 
 def crossings(translation: JaxTranslation, runs: Sequence[OpId], length: int) -> dict[Place, Crossing]:
-    """Return the values held before each window of `length` runs, by the place of its first run. O(runs + reads).
+    """Return the values held before each window of `length` runs, by the place of its first run.
 
     Inputs and constants are not held, since XLA would copy them. The first window starts at the first recomputed run or
     one window after the most saved bytes, so that XLA can merge the forward pass with a separate one.
@@ -126,19 +121,12 @@ def crossings(translation: JaxTranslation, runs: Sequence[OpId], length: int) ->
 
 @dataclass(frozen=True, slots=True)
 class RecomputedGroup:
-    """Consecutive recomputed runs."""
-
     reads: tuple[Value, ...]
-    """Values that the group reads and does not compute."""
     anchors: tuple[Value, ...]
-    """The last values computed before the group that are read after it."""
 
 
 def recomputed_groups(translation: JaxTranslation, runs: Sequence[OpId]) -> dict[Place, RecomputedGroup]:
-    """Return the groups of recomputed runs by the place of their first run. O(runs + reads).
-
-    Groups without an anchor are left out.
-    """
+    """Return groups of recomputed runs that have an anchor, by the place of their first run."""
     read_later = _read_later(translation, runs)
     found: dict[Place, RecomputedGroup] = {}
     done: set[OpId] = set()
@@ -194,7 +182,7 @@ def _earlier_reads(translation: JaxTranslation, window: Sequence[OpId], given: s
 
 
 def _read_later(translation: JaxTranslation, runs: Sequence[OpId]) -> dict[Place, set[Value]]:
-    """Return, per place, the values read there or later before they are computed again."""
+    """Return, per place, values read from there on before they are computed again."""
     alive: set[Value] = set()
     found: dict[Place, set[Value]] = {}
     for place in range(len(runs) - 1, -1, -1):

@@ -1,5 +1,4 @@
 """Functions that fit a budget: compile planned candidates and choose by XLA's own figures.
 
-A plan's peak is a prediction, since XLA orders kernels itself. If XLA needs more than the plan, the next plan aims
-lower, or its order is held.
+XLA orders kernels itself. If it needs more than a plan's peak, the next plan aims lower, or its order is held.
 """

@@ -1,4 +1,4 @@
-"""`fit`: a function with equal values that meets a memory budget."""
+"""Fit a function to a memory budget, with equal values."""
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,9 +40,9 @@ def fit(
 
     `function` may contain `jax.grad` and an optimizer update, be jitted, and donate arguments. It is traced on
     `example_args`, arrays or ShapeDtypeStructs. A `budget` in percent ("60%") is a share of the temp bytes of the
-    unmodified function: the bytes that XLA allocates besides arguments and results. A budget in bytes ("2 GiB")
-    includes arguments and results, unless `transient` is set. `allow` names techniques, by default "reorder", "share"
-    and "recompute"; without "recompute", only XLA's schedulers and better orders are tried.
+    unmodified function: XLA's bytes besides arguments and results. A budget in bytes ("2 GiB") includes arguments and
+    results, unless `transient` is set. `allow` names techniques, by default "reorder", "share" and "recompute"; without
+    "recompute", only XLA's schedulers and better orders are tried.
 
     If no compiled candidate meets the budget, the best one is returned with `fits` False; `shortfall` and `floor`
     explain the gap. Calls with other shapes start a new search.
@@ -51,8 +51,8 @@ def fit(
     arguments `argnums`, by default the first, and `jax.grad` of the returned function follows the plan. `argnums` makes
     any function a loss, `()` none.
 
-    On a terminal or in a notebook, a search that takes longer than two seconds shows its progress. `progress` turns
-    that off, or receives its lines.
+    On a terminal or in a notebook, a search longer than two seconds shows its progress. `progress` turns that off, or
+    receives its lines.
 
     Raises UsageError for a bad call or a function that cannot be traced, UnsupportedError for "offload".
 
@@ -94,10 +94,8 @@ class FittedFunction:
         self._progress: bool | Report = progress
         self._fitted: dict[Any, _Fitted] = {}
         self.found = self._fit(_signature(traced.in_tree, traced.structs), traced).found
-        """The search result for the example arguments."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the results of the original function."""
         leaves, structure = jax.tree.flatten((args, kwargs))
         structs = [struct_of(leaf) for leaf in leaves]
         signature = _signature(structure, structs)
@@ -148,12 +146,12 @@ class FittedFunction:
 
     @property
     def predicted_bytes(self) -> int | None:
-        """The modeled peak of the plan, if there is one."""
+        """The modeled peak of the plan, if any."""
         return self.found.predicted_bytes
 
     @property
     def result(self) -> Result | None:
-        """The planning result; None without a plan, or for a plan by segments."""
+        """None without a plan, or for a plan by segments."""
         return self.found.result
 
     @property
@@ -168,7 +166,7 @@ class FittedFunction:
 
     @property
     def shortfall(self) -> str | None:
-        """Why the budget is missed, in one sentence, if it is."""
+        """Why the budget is missed, if it is."""
         if self.fits:
             return None
         lowest = f"{len(self.tried)} compiled candidates need at least {format_bytes(self.temp_bytes)} of temporaries"
@@ -178,7 +176,6 @@ class FittedFunction:
 
     @property
     def _held(self) -> str:
-        """The bytes of arguments and results, which exceed the budget, and the least budget that was found to fit."""
         held = self.found.unmodified.total_bytes - self.found.unmodified.temp_bytes
         taken = f"arguments and results alone take {format_bytes(held)}, more than the budget"
         return f"{taken}; give at least {held + self.temp_bytes} bytes"
@@ -224,7 +221,6 @@ class _Fitted:
 
 
 def _target_bytes(settings: PlanSettings, unmodified: CompiledFigures) -> int:
-    """Return the temp bytes that the budget allows, with arguments and results as a persistent buffer."""
     builder = GraphBuilder("arguments and results")
     builder.add_buffer("held", unmodified.total_bytes - unmodified.temp_bytes, Lifetime.PERSISTENT)
     graph = builder.build()

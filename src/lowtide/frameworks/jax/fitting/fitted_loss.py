@@ -1,4 +1,4 @@
-"""`FittedLoss`: a loss planned with its backward pass, so that `jax.grad` follows the plan."""
+"""Losses planned with their backward pass."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,33 +16,26 @@ from lowtide.frameworks.jax.flat.traced import TracedFunction
 from lowtide.frameworks.jax.internals import is_floating, jax, struct_like
 
 Search = Callable[[TracedFunction, Sequence[Use], FitFound | None], FitFound]
-"""Fit a function, compiled for some uses, to the budget, or to the target and compiler options of another search."""
+"""Fit a function for some uses to the budget, or to the target and options of another search."""
 
 
 class FittedLoss:
-    """A loss with planned values and gradients. Values alone and each set of wanted leaves have their own search.
-
-    JAX calls one function for the values and another one for the gradients. They are the two parts of one planned
-    program. The second one receives the arguments and all values of the first one that it reads.
-    """
+    """A loss with planned values and gradients. Values alone and each set of wanted leaves have their own search."""
 
     def __init__(self, traced: TracedFunction, search: Search, wanted: Wanted) -> None:
         self._traced = replace(traced, donated=(False,) * len(traced.structs), shardings=None)
         self._search = search
         self.found = search(with_backward(self._traced, wanted), self._uses, None)
-        """The search result for the first wanted leaves."""
         self._parts: dict[Wanted, _Parts] = {wanted: self._parts_of(self.found)}
         self._alone: Flat | None = None
         self._call: Any = jax.custom_vjp(self._run_alone)
         self._call.defvjp(self._save, self._pull, symbolic_zeros=True)
 
     def __call__(self, leaves: Sequence[Any]) -> Sequence[Any]:
-        """Return the leaves of the results."""
         return self._call(*leaves)
 
     @property
     def n_results(self) -> int:
-        """The number of leaves of the results."""
         return len(self._traced.jaxpr.out_avals)
 
     def gradients(self, wanted: Wanted, saved: Sequence[Any], cotangents: Sequence[Any]) -> tuple[Any, ...]:
@@ -72,7 +65,6 @@ class FittedLoss:
         return self._both, self._gradients_of
 
     def _split(self, form: FunctionForm, order: RunOrder) -> tuple[Flat, Flat]:
-        """Return a function of leaves that also returns saved values, and one of leaves, cotangents and saved ones."""
         traced = self._traced
         n_leaves, n_results = len(traced.structs), self.n_results
         cotangents = [struct_like(aval) for aval in traced.jaxpr.out_avals if is_floating(aval.dtype)]
@@ -90,7 +82,6 @@ class FittedLoss:
         return lambda *given: both(*given)[count:]
 
     def _both(self, form: FunctionForm, order: RunOrder) -> Flat:
-        """Return the values and the gradients as JAX runs them."""
         values, gradients = map(jax.jit, self._split(form, order))
         n_leaves, n_results = len(self._traced.structs), self.n_results
 
@@ -101,7 +92,7 @@ class FittedLoss:
         return both
 
     def _run_alone(self, *leaves: Any) -> Sequence[Any]:
-        """Return the values, without gradients, within the temp bytes that the budget allows with gradients."""
+        """Return the values, within the temp bytes allowed with gradients."""
         if self._alone is None:
             found = self._search(self._traced, (whole,), self.found)
             self._alone = _jitted(found.best.flat, found.best.options)
@@ -123,14 +114,10 @@ class FittedLoss:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parts:
     values: Flat
-    """Of the leaves; also returns the saved values."""
     gradients: Flat
-    """Of leaves, cotangents and saved values."""
 
 
 class _Backward:
-    """The backward pass: a function of leaves, saved values and cotangents."""
-
     def __init__(self, loss: FittedLoss, wanted: Wanted) -> None:
         self._loss = loss
         self._wanted = wanted
@@ -147,7 +134,7 @@ class _Backward:
 
 
 def _jitted(flat: Flat, options: Mapping[str, str]) -> Flat:
-    """Return a jitted function. The compiler options apply unless another `jit` is around it."""
+    """Jit a function; its compiler options apply unless another `jit` is around it."""
     inside, outside = jax.jit(flat), jax.jit(flat, compiler_options=dict(options) or None)
 
     def run(*values: Any) -> Sequence[Any]:

@@ -1,4 +1,4 @@
-"""Forms of a function, such as its scans in chunks, and orders of their kernels."""
+"""Forms of a function, and orders of their kernels."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,37 +23,28 @@ from lowtide.frameworks.jax.scans.saving import SavingProgram, saving_program
 WINDOW = 4
 """Runs that XLA may reorder in a held order."""
 OTHER_WINDOWS = (2, 8)
-"""Windows to try for the best candidate."""
 _SEGMENTS = (2, 3, 4, 5, 6, 8, 10, 12, 16)
 _MAX_SEGMENT_PLANS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionForm:
-    """A form of a function, read into a graph of its temporaries."""
-
     name: str
-    """Empty for the unmodified function."""
     translation: JaxTranslation
     mesh: MeshProgram | None
-    """The outer program of a form for one device."""
     written: Flat | None = None
-    """The user's function, for the unmodified form."""
 
     @property
     def peak_bytes(self) -> int:
-        """The modeled peak in program order."""
         graph = self.translation.graph
         return only_figure(simulate(graph, Plan.baseline(graph)).peak_bytes)
 
     def unplanned(self) -> Flat:
-        """Return the form as a function of flat arguments."""
         if self.written is not None:
             return self.written
         return self._on_mesh(lambda *leaves: run_program(self.translation.program, leaves))
 
     def following(self, runs: Sequence[OpId], window: int | None = None, *, barriers: bool = False) -> Flat:
-        """Return the form with kernels run in a sequence; `window` and `barriers` as in `run_plan`."""
         return self._on_mesh(lambda *leaves: run_plan(self.translation, runs, leaves, window, barriers=barriers))
 
     def _on_mesh(self, flat: Flat) -> Flat:
@@ -62,8 +53,6 @@ class FunctionForm:
 
 @dataclass(frozen=True, slots=True)
 class RunOrder:
-    """Program order, or a sequence of runs."""
-
     name: str = ""
     runs: tuple[OpId, ...] | None = None
     window: int | None = None
@@ -71,14 +60,12 @@ class RunOrder:
     predicted_bytes: int | None = None
     result: Result | None = None
     barriers: bool = False
-    """Whether recomputed kernels run behind barriers, not ties."""
 
     def of(self, form: FunctionForm) -> Flat:
-        """Return a form in this order."""
         return form.unplanned() if self.runs is None else form.following(self.runs, self.window, barriers=self.barriers)
 
     def with_first(self, form: FunctionForm, count: int) -> "RunOrder":
-        """Return this order with all runs first that the form's first `count` results need."""
+        """Return this order with the runs first that the first `count` results need."""
         if self.runs is None or form.mesh is not None:
             return self
         needed = needed_places(form.translation, self.runs, count)
@@ -86,19 +73,16 @@ class RunOrder:
         return replace(self, runs=tuple(self.runs[place] for place in (*needed, *others)))
 
     def held(self, window: int = WINDOW) -> "RunOrder":
-        """Return this order, held."""
         name = self.name.partition(", ")[0]
         return replace(self, name=f"{name}, held by {window}", window=window, barriers=False)
 
 
 def unmodified_form(traced: TracedFunction) -> FunctionForm:
-    """Return the unmodified function in program order."""
     return next(forms(traced))
 
 
 def forms(traced: TracedFunction) -> Iterator[FunctionForm]:
-    """Yield the forms of a function: unmodified, largest scan in chunks, all scans in chunks, chunks that save
-    least."""
+    """Yield the forms: unmodified, largest scan in chunks, all scans in chunks, chunks that save least."""
     program = flatten(traced.jaxpr, traced.name, traced.donated)
     mesh = mesh_program(program)
     unmodified = _form("", program if mesh is None else mesh.inner, mesh)
@@ -110,7 +94,6 @@ def forms(traced: TracedFunction) -> Iterator[FunctionForm]:
 
 
 def saving_form(form: FunctionForm, limit: int) -> tuple[FunctionForm, SavingProgram] | None:
-    """Return a form with scans that save at most `limit` bytes; see `saving_program`."""
     saving = saving_program(form.translation.program, limit)
     if saving is None:
         return None
@@ -118,7 +101,6 @@ def saving_form(form: FunctionForm, limit: int) -> tuple[FunctionForm, SavingPro
 
 
 def form_with_planned_bodies(form: FunctionForm, limit: int, window: int | None) -> FunctionForm | None:
-    """Return a form that recomputes inside loop bodies; see `with_planned_bodies`."""
     program = with_planned_bodies(form.translation.program, limit, window)
     if program is None:
         return None
@@ -130,8 +112,8 @@ def form_with_planned_bodies(form: FunctionForm, limit: int, window: int | None)
 def planned_orders(result: Result, only_held: bool = False) -> Iterator[RunOrder]:
     """Yield a plan's order, behind barriers and tied if it recomputes, and held.
 
-    Barriers cost no time, ties copy values, and holds do both and compile longest. Where holds make the device wait,
-    only barriers are tried.
+    Barriers cost no time, ties copy values, holds do both and compile longest. Where holds make the device wait, only
+    barriers are tried.
     """
     order = RunOrder("planned", tuple(result.plan.order().tolist()), None, only_figure(result.peak_bytes), result)
     if result.reruns and not only_held:
@@ -159,7 +141,6 @@ def segment_orders(form: FunctionForm) -> Iterator[RunOrder]:
 
 
 def only_figure(figures: Mapping[str, int]) -> int:
-    """Return the figure of the only memory space."""
     (figure,) = figures.values()
     return figure
 

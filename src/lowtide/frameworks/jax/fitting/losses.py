@@ -1,4 +1,4 @@
-"""`with_backward`: a loss and its backward pass as one function."""
+"""A loss and its backward pass as one function."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -9,17 +9,15 @@ from lowtide.frameworks.jax.flat.traced import TracedFunction
 from lowtide.frameworks.jax.internals import is_floating, jax, jaxpr_as_fun
 
 Wanted = tuple[bool, ...]
-"""Per leaf, whether its gradient is wanted."""
 
 
 def is_loss(traced: TracedFunction) -> bool:
-    """Return whether the only result is a floating-point number."""
     results = traced.jaxpr.out_avals
     return len(results) == 1 and results[0].shape == () and is_floating(results[0].dtype)
 
 
 def wanted_leaves(traced: TracedFunction, args: Sequence[int]) -> Wanted:
-    """Return which leaves are floating-point arrays of these arguments; raises UsageError if there are none."""
+    """Return which leaves of these arguments are floating-point arrays; raises UsageError for none."""
     positional, _ = traced.in_tree.children()
     counts = [child.num_leaves for child in positional.children()]
     if not all(0 <= each < len(counts) for each in args):

@@ -1,4 +1,4 @@
-"""`measure_compiled`: memory figures of a compiled function."""
+"""Memory figures of a compiled function."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ class MeasuredFunction:
     """Modeled peak of the plan, or of the unmodified function."""
     figures: CompiledFigures
     assigned: AssignedBytes | None
-    """XLA's buffer assignment, if the backend exposes it."""
+    """If the backend exposes it."""
     resident_bytes: int | None
-    """Resident memory added by a call, if requested."""
+    """Added by a call, if requested."""
 
     def __str__(self) -> str:
         figures = self.figures
@@ -56,10 +56,10 @@ def measure_compiled(
     *,
     resident: bool = False,
 ) -> MeasuredFunction:
-    """Compile an unmodified function, or take a fitted one, and return its memory figures.
+    """Return memory figures of a fitted or unmodified function.
 
-    `resident` also calls it on made-up values in a separate process. Raises UsageError if the function cannot be
-    traced, UnsupportedError if resident memory cannot be measured.
+    `resident` also calls it on made-up values in a separate process. Raises UsageError if the function cannot
+    be traced, UnsupportedError if resident memory cannot be measured.
     """
     if isinstance(function, FittedFunction):
         found = function.found

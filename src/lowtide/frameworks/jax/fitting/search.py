@@ -1,4 +1,4 @@
-"""`FitSearch`: compile planned candidates until XLA's temp bytes meet a target."""
+"""Compile planned candidates until XLA's temp bytes meet a target."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,7 +37,6 @@ from lowtide.frameworks.jax.measure.compiled import (
 from lowtide.frameworks.jax.scans.pairs import disjoint_pairs
 
 Use = Callable[[FunctionForm, RunOrder], Flat]
-"""Return the function to compile for a form in an order."""
 _MAX_ROUNDS = 4
 _MAX_BODY_ROUNDS = 2
 
@@ -57,7 +56,6 @@ class FitFound:
     """The best compiled candidate, never worse than the unmodified function."""
 
     traced: TracedFunction
-    """The function, or a loss with its backward pass."""
     form: FunctionForm
     order: RunOrder
     best: CompiledCandidate
@@ -69,22 +67,18 @@ class FitFound:
 
     @property
     def predicted_bytes(self) -> int | None:
-        """The modeled peak of the candidate, if there is one."""
         return self.order.predicted_bytes
 
     @property
     def result(self) -> Result | None:
-        """The planning result behind the candidate, if any."""
         return self.order.result
 
     @property
     def fits(self) -> bool:
-        """Whether its temp bytes meet the target."""
         return self.best.figures.temp_bytes <= self.target_bytes
 
 
 def whole(form: FunctionForm, order: RunOrder) -> Flat:
-    """Return all results of a form, in an order."""
     return order.of(form)
 
 
@@ -100,11 +94,7 @@ class _Best:
 
 
 class FitSearch:
-    """A search that compiles candidates until one fits.
-
-    A candidate's figures are those of its first use, or of the use with the most temp bytes if the first meets the
-    target.
-    """
+    """A search that compiles candidates until one fits."""
 
     def __init__(
         self,
@@ -127,10 +117,7 @@ class FitSearch:
     def fit(self, target: int) -> FitFound:
         """Return the first candidate within `target` temp bytes, or else the lowest one.
 
-        A target below 0 is one that arguments and results alone exceed.
-
-        The order is: the unmodified function; plans, behind barriers, tied and held; scans that save less; planned
-        bodies; scans in chunks; plans by segments; the best candidate with other windows.
+        A target below 0 means that arguments and results alone exceed the budget.
         """
         self._tried = self._tried[:1]
         self._best = _Best(self._forms[0], RunOrder(), self._compile(self._forms[0], RunOrder(), 0, target))
@@ -157,7 +144,6 @@ class FitSearch:
         )
 
     def _candidates(self, target: int) -> Iterator[tuple[FunctionForm, RunOrder]]:
-        """Yield forms and orders. Temp bytes of compiled candidates set later targets."""
         first, last = self._forms[0], self._forms[-1]
         for form in self._forms:
             yield form, RunOrder(predicted_bytes=None if form is first else form.peak_bytes)
@@ -178,7 +164,6 @@ class FitSearch:
             yield from ((best.form, best.order.held(window)) for window in OTHER_WINDOWS)
 
     def _planned(self, form: FunctionForm, target: int, is_last: bool) -> Iterator[RunOrder]:
-        """Yield plans with lower and lower targets. Only the last form is tried if its plan misses the target."""
         graph = form.translation.graph
         limit = max(target, target * form.peak_bytes // max(1, self._tried[-1].temp_bytes))
         for number in range(_MAX_ROUNDS):
@@ -199,7 +184,6 @@ class FitSearch:
                 return
 
     def _saving(self, form: FunctionForm, target: int) -> Iterator[tuple[FunctionForm, RunOrder]]:
-        """Yield the form with scans that save less and less, then plans of the last one."""
         reached = self._best.temp_bytes
         limit = sum(pair.saved_bytes for pair in disjoint_pairs(form.translation.program))
         least = limit
@@ -218,7 +202,6 @@ class FitSearch:
             limit = least = found[1].saved_bytes
 
     def _bodies(self, form: FunctionForm, target: int) -> Iterator[tuple[FunctionForm, RunOrder]]:
-        """Yield the form with bodies planned for lower and lower targets."""
         limit = target
         for _ in range(_MAX_BODY_ROUNDS):
             before = len(self._tried)
@@ -257,7 +240,6 @@ class FitSearch:
 
 
 def _floor(tried: Sequence[FunctionForm]) -> Claim | None:
-    """Return the lowest floor of all forms, the unmodified one first, or None if it is zero. O(ops + edges)."""
     graphs = [form.translation.graph for form in tried]
     bounds = [least_possible(Problem(graph, Plan.baseline(graph).callees, in_place=True), 0) for graph in graphs]
     number, lowest = min(enumerate(bounds), key=lambda numbered: numbered[1].peak_bytes)

@@ -1,4 +1,4 @@
-"""`flatten`: inline, merge and drop equations."""
+"""Inline, merge and drop equations."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -20,14 +20,13 @@ Flat = Callable[..., Sequence[Any]]
 """A function from leaves of arguments to leaves of results."""
 
 _GROUPS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr"}
-"""Calls that only group equations."""
 
 
 def flatten(closed: ClosedJaxpr, name: str, donated: Sequence[bool] = ()) -> FlatProgram:
-    """Return a closed jaxpr as a flat program. O(equations).
+    """Return a closed jaxpr as a flat program.
 
-    Equations with effects and calls of functions with custom derivatives are kept. What nothing reads is left out, also
-    in bodies, as XLA does.
+    Equations with effects and calls with custom derivatives are kept. Unread values are left out, also in bodies, as
+    XLA does.
     """
     closed = without_unused(closed)
     flat = _Flat()
@@ -50,15 +49,11 @@ def flatten(closed: ClosedJaxpr, name: str, donated: Sequence[bool] = ()) -> Fla
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeshProgram:
-    """A program with one `shard_map`."""
-
     outer: FlatProgram
     position: int
     inner: FlatProgram
-    """The program of one device."""
 
     def around(self, flat: Flat) -> Flat:
-        """Return the outer program with `flat` in place of the inner program."""
         params: Any = self.outer.equations[self.position].origin.params
 
         axes = "newly_manual_axes" if "newly_manual_axes" in params else "manual_axes"  # in JAX 0.10.0
@@ -78,7 +73,6 @@ class MeshProgram:
 
 
 def mesh_program(program: FlatProgram) -> MeshProgram | None:
-    """Split a program at its `shard_map`; None without exactly one."""
     positions = [place for place, equation in enumerate(program.equations) if equation.kind == "shard_map"]
     if len(positions) != 1:
         return None
@@ -107,7 +101,6 @@ class _Flat:
         return known
 
     def inline(self, jaxpr: Any, atoms: dict[Any, Atom], call: Any = None) -> list[Atom]:
-        """Append a jaxpr's equations and return its outputs' atoms; `call` is the inlined call."""
         barriers = checkpoint_barriers(jaxpr.eqns)
         for eqn in jaxpr.eqns:
             inputs = [atom_of(var, atoms) for var in eqn.invars]
@@ -140,7 +133,6 @@ class _Flat:
 
 
 def _inlined_jaxpr(eqn: Any) -> tuple[Any, Sequence[Any]] | None:
-    """Return the jaxpr and constants of a call to inline."""
     kind = eqn.primitive.name
     if kind in _GROUPS:
         body = eqn.params[_GROUPS[kind]]
@@ -159,7 +151,7 @@ def _is_unsharded(params: Any) -> bool:
 
 
 def _key(eqn: Any, inputs: Iterable[Atom]) -> Any:
-    """Return a key of mergeable equations, or None. Literals are compared by `repr`: 0.0 differs from -0.0."""
+    """Return a key of mergeable equations. Literals are compared by `repr`: 0.0 differs from -0.0."""
     if eqn.effects:
         return None
     operands = tuple(atom if isinstance(atom, int) else (repr(atom.val), str(atom.aval)) for atom in inputs)

@@ -1,4 +1,4 @@
-"""`FlatProgram`: equations to run and rewrite."""
+"""Equations to run and rewrite."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,15 +11,11 @@ from lowtide.frameworks.jax.internals import jax, struct_like
 Value = int
 """A position in a program's types."""
 Atom = Value | Literal
-"""An operand: a value or a literal scalar."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Equation:
-    """One application of a primitive."""
-
     origin: Any
-    """The jaxpr's equation."""
     inputs: tuple[Atom, ...]
     outputs: tuple[Value, ...]
     call: Any = None
@@ -27,12 +23,10 @@ class Equation:
 
     @property
     def kind(self) -> str:
-        """The name of the primitive."""
         return self.origin.primitive.name
 
     @property
     def reads(self) -> tuple[Value, ...]:
-        """Values among its operands, in order."""
         return tuple(atom for atom in self.inputs if isinstance(atom, int))
 
 
@@ -52,7 +46,6 @@ class FlatProgram:
 
 
 def run_equation(equation: Equation, values: Sequence[Any]) -> Sequence[Any]:
-    """Apply an equation's primitive to values, in its original context."""
     origin = equation.origin
     with origin.ctx.manager:
         result = origin.primitive.bind(*values, **origin.primitive.get_bind_params(origin.params))
@@ -64,7 +57,7 @@ def run_program(
     arguments: Sequence[Any],
     replacements: Mapping[int, Callable[..., Sequence[Any]]] | None = None,
 ) -> list[Any]:
-    """Run all equations and return the results. Under a tracer this emits the equations.
+    """Run all equations and return the results. Under a tracer this emits them.
 
     `replacements` are functions to run instead of equations, by position.
     """
@@ -78,18 +71,14 @@ def run_program(
 
 
 def content_of(atom: Atom, contents: Mapping[Value, Any]) -> Any:
-    """Return a value's array, or a literal's scalar."""
     return contents[atom] if isinstance(atom, int) else atom.val
 
 
 def atom_of(var: Any, atoms: Mapping[Any, Atom]) -> Atom:
-    """Return the atom of a variable or literal."""
     return var if isinstance(var, Literal) else atoms[var]
 
 
 class Splice:
-    """A rewrite of a program, in program order."""
-
     def __init__(self, program: FlatProgram) -> None:
         self._program = program
         self._types = list(program.types)
@@ -98,7 +87,6 @@ class Splice:
         self._replacements: dict[Value, Atom] = {}
 
     def keep(self, equation: Equation) -> None:
-        """Append an equation with substituted operands."""
         self._equations.append(replace(equation, inputs=tuple(map(self._current, equation.inputs))))
 
     def _trace(self, function: Callable[..., Sequence[Any]], inputs: Sequence[Atom]) -> list[Atom]:
@@ -126,7 +114,6 @@ class Splice:
         return results[len(values) :]
 
     def finish(self) -> FlatProgram:
-        """Return the rewritten program."""
         return replace(
             self._program,
             types=self._types,

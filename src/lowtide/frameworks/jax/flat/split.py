@@ -1,4 +1,4 @@
-"""`split`: forward and backward as two programs."""
+"""Forward and backward as two programs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,18 +11,15 @@ from lowtide.frameworks.jax.internals import jax
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitProgram:
-    """A program in two parts."""
-
     first: FlatProgram
-    """From all inputs to the first results and the saved values."""
     rest: FlatProgram
-    """From all inputs and the saved values to the other results."""
 
 
 def split(function: Flat, structs: Sequence[Any], n_early: int, count: int) -> SplitProgram:
     """Trace a function and split it after its first `count` results, which depend on the first `n_early` inputs.
 
-    Where one equation computes both parts, as in a `shard_map`, both run it. O(equations).
+    The second part also takes values that the first one saves. An equation that computes both parts, such as a
+    `shard_map`, runs in both.
     """
     program = _traced(function, structs)
     outputs, others = program.outputs[:count], program.outputs[count:]
@@ -46,7 +43,6 @@ def split(function: Flat, structs: Sequence[Any], n_early: int, count: int) -> S
 
 
 def _late_equations(program: FlatProgram, n_early: int) -> set[int]:
-    """Return the identities of equations that depend on an input after the first `n_early`."""
     late = set(program.inputs[n_early:])
     found: set[int] = set()
     for equation in program.equations:
@@ -57,8 +53,6 @@ def _late_equations(program: FlatProgram, n_early: int) -> set[int]:
 
 
 def _traced(function: Flat, structs: Sequence[Any]) -> FlatProgram:
-    """Trace a function without inlining or merging."""
-
     def listed(*values: Any) -> list[Any]:
         return list(function(*values))
 

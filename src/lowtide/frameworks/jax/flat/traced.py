@@ -1,4 +1,4 @@
-"""`trace`: trace a function without computing."""
+"""Trace a function without computing."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,14 +22,14 @@ class TracedFunction:
     """Of (arguments, keyword arguments)."""
     out_tree: Any
     structs: tuple[Any, ...]
-    """Each leaf's shape, dtype and, if the example had one, sharding."""
+    """Shape, dtype and sharding (if the example had one) by leaf."""
     donated: tuple[bool, ...]
     shardings: tuple[Any, Any] | None
-    """Required shardings of arguments and results, if any."""
+    """Of arguments and results, if required."""
 
 
 def trace(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> TracedFunction:
-    """Trace a function, jitted or not, on arrays or ShapeDtypeStructs.
+    """Trace a function on arrays or ShapeDtypeStructs.
 
     Raises UsageError if the function cannot be traced or has static arguments.
     """
@@ -54,7 +54,6 @@ def trace(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str
 
 
 def of_jaxpr(closed: ClosedJaxpr, structs: Sequence[Any]) -> TracedFunction:
-    """Return a jaxpr as a traced function of its inputs."""
     return TracedFunction(
         name="jaxpr",
         jaxpr=closed,

@@ -1,4 +1,4 @@
-"""`compile_flat`: compile and read XLA's memory figures."""
+"""Compile and read XLA's memory figures."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,6 @@ from lowtide.frameworks.jax.internals import jax
 
 _CPU_SCHEDULER = "xla_cpu_scheduler_type"
 LEAST_MEMORY: Mapping[str, str] = {_CPU_SCHEDULER: "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
-"""Options of the memory-optimized scheduler."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +23,7 @@ class CompiledFigures:
     argument_bytes: int
     output_bytes: int
     alias_bytes: int
-    """Results in donated arguments' storage."""
+    """Results in the storage of donated arguments."""
 
     @property
     def total_bytes(self) -> int:
@@ -34,8 +33,6 @@ class CompiledFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledCandidate:
-    """A compiled function with its source."""
-
     name: str
     flat: Flat
     options: Mapping[str, str]
@@ -50,12 +47,11 @@ class AssignedBytes:
     reserved_bytes: int
     temp_bytes: int
     unused_bytes: int
-    """Bytes of temporaries used by no buffer."""
+    """In temporaries, used by no buffer."""
     allocations: int
 
 
 def compile_flat(name: str, flat: Flat, traced: TracedFunction, options: Mapping[str, str]) -> CompiledCandidate:
-    """Compile a function with the shapes, donations and shardings of `traced`."""
     more: dict[str, Any] = {}
     if traced.shardings is not None:
         more = {"in_shardings": traced.shardings[0], "out_shardings": list(traced.shardings[1])}
@@ -72,7 +68,7 @@ def compile_flat(name: str, flat: Flat, traced: TracedFunction, options: Mapping
 
 
 def assigned_bytes(executable: Any) -> AssignedBytes | None:
-    """Read the buffer assignment, if the backend exposes it. O(buffers)."""
+    """Read the buffer assignment, if the backend exposes it."""
     content = getattr(executable.memory_analysis(), "serialized_buffer_assignment_proto", None)
     if not content:
         return None

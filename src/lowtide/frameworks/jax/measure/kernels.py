@@ -1,4 +1,4 @@
-"""`run_kernels`: run a plan kernel by kernel."""
+"""Run a plan kernel by kernel."""
 
 import warnings
 from collections.abc import Sequence, Set
@@ -18,12 +18,9 @@ from lowtide.frameworks.jax.reading.read import JaxTranslation
 
 @dataclass(frozen=True, slots=True)
 class KernelByKernel:
-    """Measurements of one run."""
-
     peak_bytes: int
     """Peak of live arrays, without constants."""
     results: tuple[NDArray[Any], ...]
-    """A copy of every result."""
 
 
 def run_kernels(translation: JaxTranslation, plan: Plan, arguments: Sequence[Any]) -> KernelByKernel:
@@ -54,7 +51,7 @@ def run_kernels(translation: JaxTranslation, plan: Plan, arguments: Sequence[Any
 def _run_separately(
     translation: JaxTranslation, kernel: Kernel, arguments: Sequence[Any], donated: Set[Value]
 ) -> Sequence[Any]:
-    """Run one kernel. XLA may put the result in the storage of `donated` values."""
+    """Run one kernel; XLA may put the result in the storage of `donated` values."""
 
     def one_kernel(*values: Any) -> Sequence[Any]:
         return run_kernel(translation.program, kernel, dict(zip(kernel.reads, values, strict=True)))

@@ -1,7 +1,4 @@
-"""`added_resident_bytes`: resident memory added by one call, measured in a separate process.
-
-That process runs this module with an exported function and options as JSON.
-"""
+"""Resident memory added by one call, measured in a separate process, which runs this module."""
 
 import ctypes
 import json
@@ -52,14 +49,12 @@ def added_resident_bytes(flat: Callable[..., Sequence[Any]], structs: Sequence[A
 
 
 def made_up(aval: Any, seed: int) -> Any:
-    """Return pseudorandom contents, the same for each seed."""
     if is_random_key(aval.dtype):
         return jax.random.split(jax.random.key(seed), aval.shape)
     return jax.numpy.asarray(np.random.default_rng(seed).uniform(0.0, 1.0, aval.shape)).astype(aval.dtype)
 
 
 def main() -> None:
-    """Print the bytes that a call of the exported function adds, as JSON."""
     path, options = sys.argv[1], json.loads(sys.argv[2])
     exported = export.deserialize(Path(path).read_bytes())
     arguments = [made_up(aval, place) for place, aval in enumerate(exported.in_avals)]
@@ -78,7 +73,6 @@ def _added_by_call(compiled: Any, arguments: Sequence[Any]) -> int:
 
 
 def _is_returned(added_bytes: int) -> bool:
-    """Return whether most added memory returns to the system in time."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     expected, last = (status_bytes("VmHWM") or 0) - added_bytes // 2, sys.maxsize
     for _ in range(_TRIES):

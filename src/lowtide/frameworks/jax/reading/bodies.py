@@ -10,20 +10,16 @@ from lowtide.frameworks.jax.flat.program import Equation, Value
 from lowtide.frameworks.jax.internals import scan_counts, user_frame
 
 _FUSED_CALLS = ("custom_jvp_call", "custom_vjp_call")
-"""Small functions that XLA fuses as if inlined; each call is one kernel."""
+"""Fused by XLA as if inlined; each call is one kernel."""
 
 
 def kept_results(eqn: Any, body: ClosedJaxpr) -> int:
-    """Return how many results of a body, its first ones, live until it ends.
-
-    Others go to the caller's arrays at once.
-    """
+    """Return how many first results of a body live until it ends; others go to the caller's arrays at once."""
     kind = eqn.primitive.name
     return scan_counts(eqn.params)[1] if kind == "scan" else 0 if kind == "cond" else len(body.jaxpr.outvars)
 
 
 def bodies_of(eqn: Any) -> Iterator[tuple[str, ClosedJaxpr]]:
-    """Yield the jaxprs that an equation runs, with unique labels."""
     if eqn.primitive.name in _FUSED_CALLS:
         return
     for name, value in sorted(eqn.params.items()):
@@ -37,7 +33,6 @@ def bodies_of(eqn: Any) -> Iterator[tuple[str, ClosedJaxpr]]:
 
 
 def with_bodies(eqn: Any, rewrite: Callable[[ClosedJaxpr], ClosedJaxpr]) -> Any:
-    """Return a loop or branch with jaxprs replaced by others of the same types."""
     params: dict[str, Any] = {}
     for name, value in eqn.params.items():
         if isinstance(value, ClosedJaxpr):
@@ -50,13 +45,12 @@ def with_bodies(eqn: Any, rewrite: Callable[[ClosedJaxpr], ClosedJaxpr]) -> Any:
 
 
 def source_of(equation: Equation, value: Value | None = None) -> str | None:
-    """Return file, line and function of an equation, or of the equation in a body that made `value`."""
+    """Return file, line and function of an equation, or of the inner one that made `value`."""
     frame = _frame_of(equation, value)
     return None if frame is None else "{}:{} in {}".format(*frame)
 
 
 def line_of(equation: Equation, value: Value | None = None) -> str | None:
-    """Return `source_of` with the line's text."""
     frame = _frame_of(equation, value)
     if frame is None:
         return None

@@ -1,4 +1,4 @@
-"""`kernels_of`: group equations into kernels."""
+"""Group equations into kernels."""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -12,7 +12,6 @@ def _names(text: str) -> frozenset[str]:
 
 
 VIEWS = _names("reshape squeeze expand_dims")
-"""The result is the operand in another shape."""
 
 CHEAP = _names(
     """
@@ -53,31 +52,25 @@ class Kernel:
     """An equation with stored results, and the equations fused into it."""
 
     root: int
-    """Position of the equation with stored results."""
     within: tuple[int, ...]
-    """Positions of all equations, the root last."""
     reads: tuple[Value, ...]
-    """Stored values, inputs and constants, in order of first use."""
     direct: frozenset[Value]
-    """Values that the root cannot fuse and reads from storage."""
+    """Values that the root reads from storage, not fused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernels:
-    """The kernels of a program."""
-
     kernels: Sequence[Kernel]
     base: Sequence[Value]
-    """Per value, the stored value it is a view of, or itself."""
+    """The stored value that each value is a view of, or itself."""
     makers: Mapping[Value, int]
-    """Per computed value, its equation's position."""
 
 
 def kernels_of(program: FlatProgram) -> Kernels:
-    """Group the equations of a program into kernels. O(equations times fused equations).
+    """Group equations into kernels. O(equations times fused equations).
 
     An elementwise equation is fused into its only reader, or into several if it is cheap and has at most one operand of
-    its size. It is stored if any reader cannot fuse it. Reductions fuse their operands.
+    its size. It is stored if any reader cannot fuse it.
     """
     equations = program.equations
     users: dict[Value, list[int]] = {}
@@ -124,7 +117,6 @@ def fusion_kind(eqn: Any) -> str:
 
 
 def called_jaxpr(eqn: Any) -> Any:
-    """Return the jaxpr of a call."""
     for name in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
         body = eqn.params.get(name)
         if body is not None:
@@ -133,7 +125,6 @@ def called_jaxpr(eqn: Any) -> Any:
 
 
 def is_repeated(equation: Equation, equations: Sequence[Equation], makers: Mapping[Value, int]) -> bool:
-    """Return whether XLA fuses a cheap equation into each of several readers."""
     return fusion_kind(equation.origin) == "cheap" and _wide_operands(equation, equations, makers) < 2
 
 
@@ -162,7 +153,6 @@ def _fused(
 
 
 def _wide_operands(equation: Equation, equations: Sequence[Equation], makers: Mapping[Value, int]) -> int:
-    """Count operands of at least the result's rank, without broadcasts."""
     rank = len(equation.origin.outvars[0].aval.shape)
     wide = 0
     for atom, var in zip(equation.inputs, equation.origin.invars, strict=True):
@@ -183,7 +173,7 @@ def _count_readers(readers: Sequence[int], kinds: Sequence[str], equations: Sequ
 
 
 def _is_filled(equation: Equation) -> bool:
-    """Return whether an equation reads no values. XLA folds it or computes it in its readers."""
+    """Return whether XLA folds an equation or computes it in its readers."""
     return not equation.inputs or (equation.kind == "broadcast_in_dim" and not equation.reads)
 
 

@@ -1,4 +1,4 @@
-"""`read_program`: read a program into a graph."""
+"""Read a program into a graph."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,24 +33,20 @@ Counted = Literal["everything", "temporaries", "callee"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JaxTranslation:
-    """A graph and the program it was read from."""
-
     program: FlatProgram
     kernels: Kernels
-    """By op."""
     graph: Graph
     buffers: Mapping[Value, BufferId]
 
     def equation(self, op: OpId) -> Equation:
-        """Return the root equation of an op."""
         return self.program.equations[self.kernels.kernels[op].root]
 
 
 def read_program(program: FlatProgram, counted: Counted = "everything", kept: int | None = None) -> JaxTranslation:
     """Read a flat program into a graph of kernels.
 
-    Inputs live throughout, or until their last use if donated. Constants are persistent. With "temporaries", inputs and
-    outputs are not in the peak. Only the first `kept` results, by default all, live to the end.
+    Inputs live throughout, or until their last use if donated. With "temporaries", inputs and outputs are not in the
+    peak. Only the first `kept` results, by default all, live to the end.
     """
     kernels = kernels_of(program)
     builder = GraphBuilder(program.name)
@@ -75,7 +71,6 @@ def read_program(program: FlatProgram, counted: Counted = "everything", kept: in
 
 
 def read_body(equation: Equation, body: ClosedJaxpr, name: str) -> JaxTranslation:
-    """Read the jaxpr of a loop, branch or call."""
     return read_program(flatten(body, name), "callee", kept_results(equation.origin, body))
 
 
@@ -87,7 +82,6 @@ def add_kernel(
     buffers: Mapping[Value, BufferId],
     with_callees: bool = True,
 ) -> None:
-    """Add kernel `number` to a graph that has its buffers."""
     kernel = kernels.kernels[number]
     equation = program.equations[kernel.root]
     name = f"{equation.kind}.{number}"
@@ -118,7 +112,6 @@ def add_kernel(
 def _pairs(
     kernel: Kernel, program: FlatProgram, kernels: Kernels, buffers: Mapping[Value, BufferId]
 ) -> Iterator[tuple[BufferId, BufferId]]:
-    """Yield in-place pairs: operands of an elementwise result's shape and bytes."""
     equation = program.equations[kernel.root]
     if fusion_kind(equation.origin) not in ("cheap", "expensive") or len(equation.outputs) != 1:
         return
@@ -166,8 +159,8 @@ def _reductions_read_broadcasts(program: FlatProgram) -> bool:
 def _transposed_bytes(equation: Equation, program: FlatProgram, makers: Mapping[Value, int]) -> int:
     """Return the bytes of transposed operands that XLA stores while a convolution runs; 0 except on CPUs.
 
-    The CPU kernels read images as (batch, space, features) and filters as (space, in, out). A gradient of filters reads
-    both in other orders. An operand that XLA computes while it transposes takes the place of the operand.
+    The CPU kernels read images as (batch, space, features) and filters as (space, in, out); a gradient of filters reads
+    both in other orders. Operands that XLA computes while it transposes are not counted.
     """
     if equation.kind not in CONVOLUTIONS or jax.default_backend() != "cpu":
         return 0

@@ -12,7 +12,7 @@ _SUB_BYTE = {"int4": 4, "uint4": 4, "int2": 2, "uint2": 2, "float4_e2m1fn": 4}
 
 
 def bytes_of(aval: Any) -> int:
-    """Return the bytes of an array. A random key counts as its words, a token as zero."""
+    """Return the bytes of an array: a random key counts as its words, a token as zero."""
     shape = getattr(aval, "shape", None)
     if shape is None:
         return 0

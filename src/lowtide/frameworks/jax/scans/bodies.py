@@ -1,4 +1,4 @@
-"""`with_planned_bodies`: recompute in loops and branches."""
+"""Recompute in loops and branches."""
 
 from dataclasses import replace
 from typing import Any
@@ -27,9 +27,7 @@ def with_planned_bodies(
 ) -> FlatProgram | None:
     """Return an equivalent program with loops above `limit` modeled bytes that recompute in their bodies.
 
-    A body that cannot meet the limit gets the lowest peak found. Loops are planned one after the other, the one at the
-    peak first, because several may reach the same peak. None if no loop is above the limit or the peak stays. `window`
-    as in `run_plan`.
+    A body that cannot meet the limit gets the lowest peak found. None if no loop is above the limit or the peak stays.
     """
     peak, position = _peak_of(read_program(program, counted, kept))
     lowest, best = peak, None
@@ -46,7 +44,6 @@ def with_planned_bodies(
 
 
 def _peak_of(translation: JaxTranslation) -> tuple[int, int | None]:
-    """Return the peak in program order, and the position of the loop running then."""
     graph = translation.graph
     plan = Plan.baseline(graph)
     footprint = simulate(graph, plan)

@@ -1,4 +1,4 @@
-"""`choose_saved`: choose what scans save."""
+"""Choose what scans save."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -28,15 +28,12 @@ class JointIteration:
     forward: Scan
     backward: Scan
     constants: Sequence[Value]
-    """Inputs: the forward scan's constants."""
     states: Sequence[Value]
     slices: Sequence[Value]
     back: Sequence[Value]
     """Inputs of the backward scan alone: constants, state, slices of `others`."""
     others: Sequence[Atom]
-    """Other stacks read by the backward scan."""
     wanted: Sequence[int]
-    """Numbers of forward stacks with other readers."""
 
     @property
     def forward_results(self) -> Sequence[Atom]:
@@ -45,7 +42,6 @@ class JointIteration:
 
     @property
     def backward_results(self) -> Sequence[Atom]:
-        """Results of the backward iteration."""
         return self.program.outputs[len(self.states) + len(self.wanted) :]
 
 
@@ -91,13 +87,9 @@ def joint_iteration(program: FlatProgram, pair: ScanPair) -> JointIteration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedValues:
-    """Values saved per iteration."""
-
     values: frozenset[Value]
-    """Values of the joint iteration, inputs included."""
     bytes_per_iteration: int
     fits: bool
-    """Whether they meet the limit; otherwise planning found nothing lower."""
 
 
 def choose_saved(program: FlatProgram, joint: JointIteration, limit: int) -> SavedValues:
@@ -120,7 +112,6 @@ def choose_saved(program: FlatProgram, joint: JointIteration, limit: int) -> Sav
 
 
 def within(budget_bytes: int, *, in_place: bool = True) -> PlanSettings:
-    """Return settings for part of a program, with a budget for its temporaries."""
     return PlanSettings(
         budget=budget_bytes,
         transient=True,
@@ -132,8 +123,6 @@ def within(budget_bytes: int, *, in_place: bool = True) -> PlanSettings:
 
 
 class _IterationGraph:
-    """A joint iteration as a graph."""
-
     def __init__(self, joint: JointIteration, free: Collection[Value]) -> None:
         self._joint = joint
         self._kernels = kernels_of(joint.program)
@@ -183,7 +172,6 @@ class _IterationGraph:
         return found
 
     def saved(self, plan: Plan) -> frozenset[Value]:
-        """Return the values made before the boundary and read after it."""
         value_of = {buffer: value for value, buffer in self._buffers.items()}
         graph = self.graph
         is_after, made, found = False, set[BufferId](), set[BufferId]()

@@ -1,4 +1,4 @@
-"""`in_chunks`: save states between chunks of a scan."""
+"""Save states between chunks of a scan."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from lowtide.frameworks.jax.scans.pairs import Scan, ScanPair, rewrite_pairs
 
 
 def in_chunks(program: FlatProgram, pairs: Sequence[ScanPair]) -> FlatProgram:
-    """Return an equivalent program with these pairs in chunks. Pairs must be disjoint."""
+    """Return an equivalent program with these disjoint pairs in chunks."""
     starts: dict[ScanPair, Sequence[Any]] = {}
 
     def forward(splice: Splice, pair: ScanPair) -> None:
@@ -23,7 +23,6 @@ def in_chunks(program: FlatProgram, pairs: Sequence[ScanPair]) -> FlatProgram:
 
 
 def _write_forward(splice: Splice, scan: Scan, pair: ScanPair) -> Sequence[Any]:
-    """Append the forward scan and return all chunks' start states."""
     chunk, count = pair.chunk, pair.length // pair.chunk
     wanted = [number for number, value in enumerate(scan.stacks) if value not in pair.saved]
 

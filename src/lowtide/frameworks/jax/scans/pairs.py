@@ -1,4 +1,4 @@
-"""`scan_pairs`: find scans with backward scans."""
+"""Find scans with backward scans."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -10,8 +10,6 @@ from lowtide.frameworks.jax.reading.sizes import bytes_of
 
 
 class Scan:
-    """A scan's operands and results by role."""
-
     def __init__(self, equation: Equation) -> None:
         params = equation.origin.params
         n_constants, n_states = scan_counts(params)
@@ -28,7 +26,7 @@ class Scan:
     def iterate(
         self, constants: Sequence[Any], states: Sequence[Any], slices: Sequence[Any], wanted: Sequence[int], count: int
     ) -> tuple[Sequence[Any], Sequence[Any]]:
-        """Run `count` iterations and return the states after them and the `wanted` stacks."""
+        """Run `count` iterations and return the last states and the `wanted` stacks."""
 
         def iteration(states: Sequence[Any], slices: Sequence[Any]) -> tuple[list[Any], list[Any]]:
             results = list(self.body(*constants, *states, *slices))
@@ -45,7 +43,6 @@ class Scan:
         count: int | None = None,
         unroll: int = 1,
     ) -> Any:
-        """Scan another function in the same direction."""
         return jax.lax.scan(
             function,
             list(states),
@@ -56,7 +53,6 @@ class Scan:
         )
 
     def split(self, values: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
-        """Split operand values into constants, states and slices."""
         first, second = len(self.constants), len(self.constants) + len(self.states)
         return values[:first], values[first:second], values[second:]
 
@@ -66,13 +62,11 @@ class ScanPair:
     """A scan, its backward scan, and the values saved between them."""
 
     forward: int
-    """The equation's position."""
     backward: int
     saved: tuple[Value, ...]
     """Stacks that only the backward scan reads, slice by slice."""
     saved_bytes: int
     carry_bytes: int
-    """The state's bytes."""
     length: int
 
     @property
@@ -82,12 +76,11 @@ class ScanPair:
         return min(divisors, key=lambda each: (self.chunked_bytes(each), each))
 
     def chunked_bytes(self, chunk: int) -> int:
-        """Return the bytes of all start states and one chunk."""
         return self.length // chunk * self.carry_bytes + chunk * (self.saved_bytes // self.length)
 
 
 def scan_pairs(program: FlatProgram) -> list[ScanPair]:
-    """Return the pairs that chunks make smaller, largest gain first. O(equations)."""
+    """Return the pairs that chunks make smaller, largest gain first."""
     readers: dict[Value, set[int]] = {}
     for position, equation in enumerate(program.equations):
         for value in equation.reads:
@@ -109,7 +102,6 @@ def scan_pairs(program: FlatProgram) -> list[ScanPair]:
 
 
 def disjoint_pairs(program: FlatProgram) -> list[ScanPair]:
-    """Return the best pairs without common scans."""
     used: set[int] = set()
     kept: list[ScanPair] = []
     for pair in scan_pairs(program):
@@ -125,7 +117,6 @@ def rewrite_pairs(
     forward: Callable[[Splice, ScanPair], None],
     backward: Callable[[Splice, ScanPair], None],
 ) -> FlatProgram:
-    """Replace the scans of disjoint pairs by equations that two functions append."""
     writers = {pair.forward: (forward, pair) for pair in pairs} | {pair.backward: (backward, pair) for pair in pairs}
     splice = Splice(program)
     for position, equation in enumerate(program.equations):
@@ -138,7 +129,6 @@ def rewrite_pairs(
 
 
 def _is_backward(program: FlatProgram, forward: int, backward: int, saved: Sequence[Value]) -> bool:
-    """Return whether an equation reads `saved` in slices, in the opposite direction."""
     one, other = program.equations[forward], program.equations[backward]
     if other.kind != "scan" or other.origin.effects:
         return False

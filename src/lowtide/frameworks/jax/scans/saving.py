@@ -1,4 +1,4 @@
-"""`saving_program`: make scans save less."""
+"""Make scans save less."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,19 +12,15 @@ from lowtide.frameworks.jax.scans.pairs import ScanPair, disjoint_pairs, rewrite
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavingProgram:
-    """A program with scans that save less."""
-
     program: FlatProgram
     saved_bytes: int
-    """In all iterations."""
     is_least: bool
-    """Whether no scan can save less."""
 
 
 def saving_program(program: FlatProgram, limit: int) -> SavingProgram | None:
     """Return a program with scans that save `limit` bytes for backward, or the least that planning finds.
 
-    The limit is shared in proportion to the saved bytes of each pair. None if there are no pairs.
+    None if there are no pairs.
     """
     pairs = disjoint_pairs(program)
     total = sum(pair.saved_bytes for pair in pairs)
@@ -54,7 +50,6 @@ def saving_program(program: FlatProgram, limit: int) -> SavingProgram | None:
 
 
 def _write_forward(splice: Splice, joint: JointIteration, saved: Collection[Value]) -> Mapping[Value, Atom]:
-    """Append the forward scan and return its stacks of saved values and inputs."""
     scan, inputs = joint.forward, [*joint.constants, *joint.states, *joint.slices]
     made = [value for value in sorted(saved) if value not in joint.slices]
     body = _part(joint.program, inputs, [*joint.forward_results, *made], ())

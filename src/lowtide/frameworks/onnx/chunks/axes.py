@@ -1,7 +1,4 @@
-"""Rules: the input axes along which a chunk of an operator's result is computed.
-
-Rules hold in real numbers; a trial run compares bits.
-"""
+"""Rules: the input axes along which a chunk of a result is computed, exact in real numbers."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +16,7 @@ Axes = Sequence[int | None]
 
 
 def axes_read(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
-    """Return the axes along which inputs are cut if results are cut along `axis`; None if impossible or unknown."""
+    """Return each input's cut axis for results cut along `axis`; None if impossible or unknown."""
     rule = _RULES.get(operator_of(node))
     if rule is None or any(attribute.HasField("t") or attribute.HasField("g") for attribute in node.attribute):
         return None
@@ -42,7 +39,6 @@ def _first(axis: int, node: NodeProto) -> Axes:
 
 
 def _operands(names: Sequence[str], axis: int, node: NodeProto, known: MainValues) -> Axes:
-    """Return the axes of inputs broadcast to the result."""
     rank = len(_result(node, known))
     shapes = [_shape(known, name) if name else () for name in names]
     own = [axis - (rank - len(shape)) for shape in shapes]
@@ -54,7 +50,6 @@ def _broadcast(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
 
 
 def _quantized(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
-    """Scales and zero points must not vary along the cut axis."""
     rank = len(_result(node, known))
     per_axis = any(_shape(known, name) not in ([], [1]) for name in node.input[1:] if name)
     is_varying = per_axis and (int_of(node, "axis", 1) % rank == axis or int_of(node, "block_size"))
@@ -69,13 +64,11 @@ def _softmax(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
 
 
 def _normalized(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
-    """Axes from "axis" on are normalized together."""
     rank = len(_shape(known, node.input[0]))
     return _first(axis, node) if axis < int_of(node, "axis", -1) % rank else None
 
 
 def _added_and_normalized(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
-    """The last axis is normalized; all results have the input's shape."""
     shape = _shape(known, node.input[0])
     if axis >= len(shape) - 1 or _shape(known, node.input[1]) != shape or any(node.output[1:3]):
         return None
@@ -131,7 +124,7 @@ def _transposed(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
 
 
 def _viewed(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
-    """The product of earlier sizes must stay, so that chunks are ranges of storage."""
+    """Chunks must be ranges of storage."""
     before, after = _shape(known, node.input[0]), _result(node, known)
     wanted = math.prod(after[:axis])
     found = [own for own, size in enumerate(before) if math.prod(before[:own]) == wanted and size > 1]
@@ -139,7 +132,6 @@ def _viewed(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
 
 
 def _multiplied(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
-    """Rows depend on rows of the left operand only."""
     one, other = (_shape(known, name) for name in node.input[:2])
     rank = len(_result(node, known))
     if len(one) < 2 or len(other) < 2 or axis == rank - 1 or int_of(node, "transBatchA") or int_of(node, "transBatchB"):
@@ -155,7 +147,7 @@ def _affine(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
 
 
 def _per_image(*images: int) -> "Rule":
-    """Operators on a batch in inputs `images`; further results depend on the whole batch."""
+    """Further results need the whole batch."""
 
     def rule(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
         if axis or any(node.output[1:]) or int_of(node, "training_mode"):

@@ -1,4 +1,4 @@
-"""Choose regions to compute in chunks, and numbers of chunks."""
+"""Choose regions and numbers of chunks."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -7,14 +7,12 @@ from lowtide.frameworks.onnx.chunks.region import ChunkedRegion, Growing, order_
 from lowtide.frameworks.onnx.chunks.values import MainValues
 
 _MOST_TRIES = 50_000
-"""On nodes tried, over all regions."""
 _TRIED_CHUNKS = 4
 _LEAST_SAVED = 2**20
-"""Bytes that chunks must save."""
+"""In bytes."""
 _WORTH = 3 / 4
-"""Largest share of the seed's need for a region in chunks."""
+"""Largest share of the seed's need for a region."""
 _SHARES = (2, 4, 8, 16, 64)
-"""Divisors of the seed's need that limit edge values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +21,7 @@ class Fineness:
 
     most_chunks: int
     enough: int
-    """Fraction of the largest need at which a region is small enough."""
+    """Divisor of the largest need at which a region is small enough."""
 
 
 COARSE = Fineness(most_chunks=64, enough=8)
@@ -40,11 +38,10 @@ class Chosen:
 
 
 def choose_regions(values: MainValues, fineness: Fineness = COARSE) -> list[Chosen]:
-    """Return the regions to compute in chunks; empty if the peak would not fall.
+    """Return the regions to compute in chunks; empty unless they save 1 MiB.
 
-    A node needs what it reads, writes and uses as scratch, without weights. Regions grow around the neediest nodes in
-    turn, until one cannot be cut. Each gets the fewest chunks that bring it below the nodes outside, or are fine
-    enough. Complexity: O(nodes) per attempt to add a node, at most 50,000 attempts.
+    Regions grow around the neediest nodes in turn. Complexity: O(nodes) per attempt to add a node, at most 50,000
+    attempts.
     """
     needed = {place: values.needed(place) for place in range(len(values.nodes))}
     before = max(needed.values(), default=0)
@@ -77,7 +74,6 @@ class _RegionSearch:
         self._tries = 0
 
     def around(self, seed: int, needed: int, taken: frozenset[int]) -> ChunkedRegion | None:
-        """Return the region around a node with the least need, without nodes in `taken`."""
         found = self._regions(seed, needed, taken)
         return min(found, key=lambda region: (_least(region, self._fineness), len(region.nodes)), default=None)
 

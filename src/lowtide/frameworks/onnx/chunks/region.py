@@ -1,4 +1,4 @@
-"""Regions: nodes computed chunk by chunk, grown around one node."""
+"""Regions of nodes, grown around one node."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from lowtide.frameworks.onnx.chunks.values import MainValues
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkedRegion:
-    """Nodes that run chunk by chunk."""
+    """A finished region."""
 
     nodes: Sequence[int]
     """In order, closed under paths between nodes."""
@@ -30,7 +30,6 @@ class ChunkedRegion:
     """Peak of other bytes with one chunk."""
 
     def needed(self, chunks: int) -> int:
-        """Return the region's peak bytes."""
         return self.fixed_bytes + -(-self.inner_bytes // chunks)
 
 
@@ -40,7 +39,6 @@ class Growing:
 
     values: MainValues
     taken: frozenset[int]
-    """By other regions."""
     nodes: set[int] = field(default_factory=set[int])
     axes: dict[str, int] = field(default_factory=dict[str, int])
     whole: set[str] = field(default_factory=set[str])
@@ -48,7 +46,7 @@ class Growing:
     tries: int = 0
 
     def join(self, place: int, axis: int | None = None) -> bool:
-        """Add a node, cut along `axis` or any that fits; return whether it joined."""
+        """Add a node, cut along `axis` or any that fits."""
         if place in self.taken:
             return False
         shape = self.values.shape(next(filter(None, self.values.nodes[place].output), ""))
@@ -104,7 +102,6 @@ class Growing:
         return math.prod(shape[: self.axes[name]]) == 1
 
     def sliced(self) -> list[str]:
-        """Return values read in chunks and written elsewhere."""
         names = (name for place in sorted(self.nodes) for name in self.values.reads[place])
         return [
             name
@@ -113,7 +110,6 @@ class Growing:
         ]
 
     def results(self) -> list[str]:
-        """Return values written here and needed elsewhere, or unread."""
         names = (name for place in sorted(self.nodes) for name in self.values.nodes[place].output if name)
         return [name for name in names if self._is_needed_elsewhere(name)]
 
@@ -122,7 +118,7 @@ class Growing:
         return name in self.values.outputs or not readers or not self.nodes.issuperset(readers)
 
     def close(self) -> bool:
-        """Add nodes on paths between members; return whether all joined."""
+        """Add nodes on paths between members."""
         while between := self._between():
             if not all(self.join(place) for place in between):
                 return False
@@ -144,7 +140,7 @@ class Growing:
         return sorted((after & before) - self.nodes)
 
     def finish(self) -> ChunkedRegion | None:
-        """Return the region, or None if it cannot run as a unit."""
+        """Return the region, None if it cannot run as a unit."""
         sliced, results = self.sliced(), self.results()
         if not self.close() or not sliced or not all(map(self._may_be_edge, (*sliced, *results))):
             return None
@@ -169,7 +165,7 @@ class Growing:
 
 
 def _most_inside(values: MainValues, nodes: Sequence[int], edge: set[int]) -> int:
-    """Return the peak of nodes in order, without edge buffers."""
+    """Return peak bytes, without edge buffers."""
     touched: list[set[int]] = []
     names_of: dict[int, str] = {}
     for place in nodes:
@@ -188,10 +184,7 @@ def _most_inside(values: MainValues, nodes: Sequence[int], edge: set[int]) -> in
 
 
 def order_in_one_go(values: MainValues, regions: Sequence[ChunkedRegion]) -> list[int | ChunkedRegion] | None:
-    """Return node positions and regions in a valid order, None if regions depend cyclically.
-
-    Complexity: O((nodes + reads) log nodes).
-    """
+    """Return node positions and regions in a valid order, None for cyclic regions. O((nodes + reads) log nodes)."""
     nodes = range(len(values.nodes))
     region_of = {place: region for region in regions for place in region.nodes}
     group_of = {place: region_of[place].nodes[0] if place in region_of else place for place in nodes}

@@ -1,4 +1,4 @@
-"""Values of a model's main graph, for the search of regions."""
+"""Values and nodes of a model's main graph."""
 
 from collections.abc import Sequence
 
@@ -32,12 +32,10 @@ class MainValues:
         }
 
     def shape(self, name: str) -> Sequence[int] | None:
-        """Return the shape of a value, None if unknown."""
         value = self._values.get(name)
         return None if value is None else static_shape(value.type)
 
     def element_type(self, name: str) -> int:
-        """Return an element type."""
         return self._values[name].type.tensor_type.elem_type
 
     def numbers(self, name: str) -> list[int] | None:
@@ -47,18 +45,16 @@ class MainValues:
         return None if array is None or array.dtype.kind not in "iu" else array.reshape(-1).tolist()
 
     def buffer_of(self, name: str) -> int:
-        """Return a value's buffer."""
         return self._values[name].buffer
 
     def bytes_of(self, names: Sequence[str]) -> int:
-        """Return the bytes of values, each buffer once, without weights."""
+        """Return bytes, each buffer once, without weights."""
         buffers = {self.buffer_of(name) for name in names if name in self._values}
         return sum(self._sizes[buffer] for buffer in buffers if not self._persistent[buffer])
 
     def scratch(self, place: int) -> int:
-        """Return a node's scratch bytes."""
         return self._scratch.get(place, 0)
 
     def needed(self, place: int) -> int:
-        """Return the bytes a node reads, writes and uses as scratch."""
+        """Return the bytes read, written and used as scratch."""
         return self.bytes_of([*self.reads[place], *filter(None, self.nodes[place].output)]) + self.scratch(place)

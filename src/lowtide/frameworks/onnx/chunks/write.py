@@ -1,6 +1,6 @@
-"""Forms of a model in chunks: choose regions, compare bits, write them as Scan nodes between views that cut and join.
+"""Write regions as Scan nodes between views that cut and join.
 
-Cutting along the first axis is a view, so only results that the graph returns are copied.
+Cutting along the first axis is a view, so only returned results are copied.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,18 +34,16 @@ class WrittenChunks:
     left_whole: tuple[str, ...]
     """Why regions are not in chunks, a sentence each."""
     path: Path | None = None
-    """In a folder that the caller deletes, or None."""
+    """In a folder that the caller deletes."""
     done: str = ""
-    """A phrase for the graph's name."""
 
 
 def write_in_chunks(
     content: Content, model: ModelProto, translation: Translation, folder: Path | None, fineness: Fineness
 ) -> WrittenChunks:
-    """Write a model of fixed sizes, with the regions of `choose_regions` that are bit-equal in chunks.
+    """Write a model of fixed sizes, with the chosen regions that are bit-equal in chunks.
 
-    A child process runs the model once on random inputs and computes regions both ways. `folder` holds external
-    weights.
+    A child process compares both ways on random inputs. `folder` holds external weights.
     """
     values = MainValues(model, translation)
     chosen = choose_regions(values, fineness) if values.opset >= _FIRST_SCAN_WITHOUT_BATCH else []
@@ -82,7 +80,6 @@ def _write_equal(
 def _tried(
     content: Content, model: ModelProto, values: MainValues, chosen: Sequence[Chosen], path: Path
 ) -> dict[ChunkedRegion, int]:
-    """Return each region's first number of chunks with equal bits."""
     pieces, pairs = _both_ways(content, model.graph, values, chosen)
     write_pieces(path, drained(pieces))
     equal = iter(equal_in_child(path, [pair for of_region in pairs for of_chunks in of_region for pair in of_chunks]))
@@ -107,7 +104,6 @@ _Naming = Callable[[str], str]
 def _scan_of(
     values: MainValues, region: ChunkedRegion, chunks: int, new_name: _Naming, results: Sequence[str]
 ) -> list[NodeProto]:
-    """Return the nodes computing a region in chunks and writing `results`."""
     inside = {name: new_name(f"{name}/chunk") for name in region.axes}
     joined = [new_name(f"{name}/chunks") for name in region.results]
     nodes: list[NodeProto] = []
@@ -167,11 +163,9 @@ def _value(values: MainValues, region: ChunkedRegion, name: str, chunks: int, in
 
 
 _Pairs = Sequence[tuple[str, str]]
-"""Outputs to compare."""
 
 
 def in_chunks(content: Content, graph: GraphProto, values: MainValues, chosen: Mapping[ChunkedRegion, int]) -> Pieces:
-    """Return a model's bytes with regions in chunks."""
     names = NewNames(graph)
     nodes: list[int | NodeProto] = []
     for each in order_in_one_go(values, list(chosen)) or ():
@@ -183,10 +177,6 @@ def in_chunks(content: Content, graph: GraphProto, values: MainValues, chosen: M
 def _both_ways(
     content: Content, graph: GraphProto, values: MainValues, chosen: Sequence[Chosen]
 ) -> tuple[Pieces, list[list[_Pairs]]]:
-    """Return a model's bytes with outputs of all regions, computed as a whole and in chunks.
-
-    Also by region and number of chunks, the outputs to compare.
-    """
     names = NewNames(graph)
     nodes: list[int | NodeProto] = list(range(len(graph.node)))
     outputs: dict[str, ValueInfoProto] = {}

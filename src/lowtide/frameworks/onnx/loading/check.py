@@ -1,4 +1,4 @@
-"""Check that a model is a valid program, as far as planning depends on it."""
+"""Check that a model is a valid program."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from lowtide.frameworks.onnx.operators.nodes import (
 
 
 def check_model(model: ModelProto, where: str) -> None:
-    """Check texts, names, functions and operators in this order; `where` names the model in messages.
+    """Check a model, called `where` in messages.
 
     Raises MalformedInputError for the first error, UnsupportedError for functions that expand too far.
     """
@@ -30,7 +30,6 @@ def check_model(model: ModelProto, where: str) -> None:
 
 
 def _check_names(model: ModelProto) -> None:
-    """Check that every name is written once, before its reads."""
     _check_graph(model.graph, frozenset(), "the graph")
     seen: set[tuple[str, str, str]] = set()
     for function in model.functions:
@@ -159,9 +158,9 @@ def _calls(nodes: Iterable[NodeProto]) -> Mapping[_Key, int]:
 
 
 def check_operators(model: ModelProto) -> None:
-    """Raise MalformedInputError for wrong numbers of inputs or outputs, or missing attributes.
+    """Raise MalformedInputError for unknown operators, wrong numbers of inputs or outputs, or missing attributes.
 
-    Operators unknown to ONNX and the model's functions are unchecked. Raises UnsupportedError for a newer operator set.
+    Unknown domains and the model's functions are unchecked. Raises UnsupportedError for a newer operator set.
     """
     versions = {domain_of(entry.domain): entry.version for entry in model.opset_import}
     newest = defs.onnx_opset_version()

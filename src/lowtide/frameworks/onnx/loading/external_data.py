@@ -15,7 +15,7 @@ from lowtide.frameworks.onnx.operators.nodes import subgraphs_of
 
 
 def external_locations(model: ModelProto) -> list[str]:
-    """Return the files of a model's tensors, relative to its folder."""
+    """Return a model's external files, relative to its folder."""
     tensors = chain(
         _graph_tensors(model.graph),
         (tensor for function in model.functions for tensor in _node_tensors(function.node)),
@@ -27,7 +27,7 @@ def external_locations(model: ModelProto) -> list[str]:
 
 
 def check_weights_present(model: ModelProto, folder: Path | None) -> None:
-    """Raise InputError naming missing weight files."""
+    """Raise InputError for missing weight files, UnsupportedError without a folder."""
     locations = external_locations(model)
     if locations and folder is None:
         raise UnsupportedError(f"the model has weights in {', '.join(locations)}, but no folder; give its path instead")
@@ -37,7 +37,7 @@ def check_weights_present(model: ModelProto, folder: Path | None) -> None:
 
 
 def check_weights_reachable(model: ModelProto, source: Path | None, target: Path) -> None:
-    """Raise UnsupportedError unless a copy of the model in `target` finds the weights of `source`."""
+    """Raise UnsupportedError unless a copy of the model in `target` finds its weights."""
     for location in external_locations(model):
         there = target / location
         if there.is_file() if source is None else _same_file(source / location, there):
@@ -67,7 +67,6 @@ def folder_for_copies(model: ModelProto, source: Path | None) -> Path:
 
 @contextmanager
 def temporary_folder(model: ModelProto, source: Path | None) -> Generator[Path]:
-    """Yield the folder of `folder_for_copies`, and delete it."""
     folder = folder_for_copies(model, source)
     try:
         yield folder

@@ -1,4 +1,4 @@
-"""Field numbers of ONNX messages, for code that handles bytes without protobuf."""
+"""Field numbers of ONNX messages."""
 
 GRAPH, METADATA_PROPS = 7, 14
 """Of ModelProto."""

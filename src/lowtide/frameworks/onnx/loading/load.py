@@ -1,4 +1,4 @@
-"""Load ONNX models without weights, and metadata of written ones."""
+"""Load ONNX models, and metadata of written ones."""
 
 import math
 import mmap
@@ -38,29 +38,23 @@ def load_model(source: ModelSource) -> ModelProto:
 
 
 def whole_content(source: ModelSource) -> Content:
-    """Return a model's bytes with weights; a file is mapped.
-
-    Raises as `load_model`, and UnsupportedError for an object too large for a file.
-    """
+    """Return a model's bytes with weights; raises UnsupportedError for an object too large for a file."""
     if isinstance(source, ModelProto):
         return serialize(source, describe_source(source))
     return mapped_bytes(_path_of(source))
 
 
 def load_whole_model(source: ModelSource) -> ModelProto:
-    """Return a path's model with weights, or the object itself."""
     if isinstance(source, ModelProto):
         return source
     return ModelProto.FromString(cast("bytes", whole_content(source)))
 
 
 def source_folder(source: ModelSource) -> Path | None:
-    """Return the folder of external data, or None."""
     return None if isinstance(source, ModelProto) else Path(source).parent
 
 
 def describe_source(source: ModelSource) -> str:
-    """Name a model in messages."""
     return f"model {source.graph.name!r}" if isinstance(source, ModelProto) else plain(str(source))
 
 
@@ -110,13 +104,12 @@ _LONG_FIELDS: Mapping[str, Mapping[int, str]] = {
     },
     "sparse": {of.SPARSE_VALUES: "tensor", of.SPARSE_INDICES: "tensor"},
 }
-"""By message kind, the fields that may hold tensors, and their kinds."""
 
 
 def light_model(content: Content) -> bytes:
     """Return a model's bytes without elements of long tensors, which decide no shapes.
 
-    Weights of a mapped file are not loaded. Raises WireError for damaged data. Complexity: O(bytes kept).
+    Raises WireError for damaged data. Complexity: O(bytes kept).
     """
     return _light("model", content, 0, len(content))
 
@@ -167,19 +160,19 @@ PLANNED = "lowtide.planned"
 """Key for a planned order: the optimization level, or "file"."""
 
 BY_DEFAULT = ", in the default order"
-"""Suffix if the runtime's default order is the planned one."""
+"""Suffix if this is the runtime's default order."""
 
 MACHINE = "lowtide.machine"
-"""Key for the only machine of a file: the channels of a block, and the runtime's release."""
+"""Key for a file's machine: channels per block, and the runtime's release."""
 
 SHARING = "lowtide.sharing"
-"""Key for files in which several nodes read one result of a DequantizeLinear."""
+"""Key for files in which several nodes read one DequantizeLinear."""
 
 SMALL = "lowtide.small"
-"""Key for files whose runs need too few bytes to be placed."""
+"""Key for files whose runs are too small to be placed."""
 
 ADDRESSES = "lowtide.addresses"
-"""Key for the addresses of a run's allocations, at the planned shapes."""
+"""Key for the addresses of allocations, at the planned shapes."""
 
 
 def read_metadata(model: str | bytes | os.PathLike[str]) -> dict[str, str]:

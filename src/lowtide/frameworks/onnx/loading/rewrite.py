@@ -1,4 +1,4 @@
-"""Edit models as bytes: reorder, replace and rename nodes, copy the rest."""
+"""Edit models as bytes."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,12 +14,12 @@ Pieces = list[bytes | memoryview]
 
 @dataclass(frozen=True, slots=True)
 class NodeOrder:
-    """Positions of a graph's nodes in order, and of inner graphs'."""
+    """A graph's nodes in order, inner graphs included."""
 
     nodes: Sequence[int]
-    """A recomputed node appears once per run."""
+    """Positions; a recomputed node appears once per run."""
     names: Mapping[int, Mapping[str, str]]
-    """New names of values by place in this order."""
+    """New names of values, by place."""
     inner: Mapping[tuple[int, str], "NodeOrder"] = field(default_factory=dict[tuple[int, str], "NodeOrder"])
     """By node position and label as in `subgraphs_of`."""
 
@@ -27,8 +27,7 @@ class NodeOrder:
 def reordered_model(content: Content, order: NodeOrder, metadata: Mapping[str, str]) -> Pieces:
     """Return a model's bytes in pieces, with reordered nodes and new metadata.
 
-    Pieces refer to `content` where nothing changes. Entries replace those with the same key. Raises WireError for
-    damaged data.
+    Entries replace those with the same key. Raises WireError for damaged data.
     """
 
     def edit(view: memoryview, start: int, stop: int) -> Pieces:
@@ -51,7 +50,7 @@ def reordered_model(content: Content, order: NodeOrder, metadata: Mapping[str, s
 def edited_model(
     content: Content, edit: Callable[[memoryview, int, int], Pieces], metadata: Mapping[str, str] | None = None
 ) -> Pieces:
-    """Return a model's bytes with the graph that `edit` makes of a range of bytes, and new metadata."""
+    """Return a model's bytes with new metadata and the graph made by `edit`."""
     view = memoryview(content)
     metadata = metadata or {}
     pieces: Pieces = []
@@ -65,7 +64,6 @@ def edited_model(
 
 
 def encoded_metadata(number: int, entries: Mapping[str, str]) -> bytes:
-    """Return metadata entries as fields."""
     encoded = (
         encode_bytes(of.KEY, key.encode()) + encode_bytes(of.VALUE, value.encode()) for key, value in entries.items()
     )
@@ -78,7 +76,6 @@ def _key(view: memoryview, start: int, stop: int) -> str:
 
 
 def _edited(node: NodeProto, place: int, position: int, order: NodeOrder) -> NodeProto:
-    """Reorder a node's graphs and rename its values, in place; return it."""
     for label, graph in subgraphs_of(node):
         inner = order.inner.get((position, label))
         if inner is not None:
@@ -96,10 +93,9 @@ def rewritten_model(
     gone: Collection[str] = (),
     outputs: Sequence[ValueInfoProto] | None = None,
 ) -> Pieces:
-    """Return a model's bytes in pieces, with `nodes`: positions of existing ones and new ones.
+    """Return a model's bytes with `nodes`, each new or the position of an existing one.
 
-    Values in `gone` lose their descriptions; `outputs` replace the graph's. Pieces refer to `content`. Raises WireError
-    for damaged data.
+    Values in `gone` lose their descriptions; `outputs` replace the graph's. Raises WireError for damaged data.
     """
 
     def edit(view: memoryview, start: int, stop: int) -> Pieces:
@@ -122,9 +118,9 @@ def rewritten_model(
 
 
 def renamed(node: NodeProto, names: Mapping[str, str]) -> NodeProto:
-    """Rename a node's values in place, captured names included; return it.
+    """Rename a node's values in place, captured names included.
 
-    Its own name gets the first new output as suffix, so that profiles distinguish runs.
+    Its own name gets a suffix, so that profiles distinguish runs.
     """
     written = [names[name] for name in node.output if name in names]
     if node.name and written:

@@ -1,4 +1,4 @@
-"""Facts about nodes: operator, attributes, subgraphs, names."""
+"""Facts about nodes."""
 
 from collections.abc import Iterator
 
@@ -13,23 +13,19 @@ def operator_of(node: NodeProto) -> Operator:
 
 
 def domain_of(domain: str) -> str:
-    """Return a domain, with "" for the default."""
     return "" if domain == "ai.onnx" else domain
 
 
 def attribute_of(node: NodeProto, name: str) -> AttributeProto | None:
-    """Return an attribute, or None."""
     return next((attribute for attribute in node.attribute if attribute.name == name), None)
 
 
 def int_of(node: NodeProto, name: str, default: int = 0) -> int:
-    """Return an integer attribute, or the default."""
     attribute = attribute_of(node, name)
     return default if attribute is None else attribute.i
 
 
 def ints_of(node: NodeProto, name: str) -> list[int]:
-    """Return an attribute's integers."""
     attribute = attribute_of(node, name)
     return [] if attribute is None else list(attribute.ints)
 
@@ -45,7 +41,7 @@ def subgraphs_of(node: NodeProto) -> Iterator[tuple[str, GraphProto]]:
 
 
 def all_nodes(graph: GraphProto | FunctionProto) -> Iterator[NodeProto]:
-    """Yield a graph's or function's nodes, nested ones included."""
+    """Yield nodes, nested ones included."""
     for node in graph.node:
         yield node
         for _, inner in subgraphs_of(node):
@@ -53,25 +49,22 @@ def all_nodes(graph: GraphProto | FunctionProto) -> Iterator[NodeProto]:
 
 
 def describe_node(node: NodeProto, position: int) -> str:
-    """Name a node in messages."""
     operator = plain(node.op_type)
     return f"node {node.name!r} ({operator})" if node.name else f"node {position} ({operator})"
 
 
 def plain(text: str) -> str:
-    """Return text for a one-line message, quoted if not printable."""
+    """Return text, quoted if not printable."""
     return text if text.isprintable() else repr(text)
 
 
 def weight_names(graph: GraphProto) -> list[str]:
-    """Return the names of initializers, dense then sparse."""
     names = [tensor.name for tensor in graph.initializer]
     names.extend(tensor.values.name for tensor in graph.sparse_initializer)
     return names
 
 
 def default_opset(model: ModelProto) -> int:
-    """Return the version of the default operator set."""
     return next((entry.version for entry in model.opset_import if not domain_of(entry.domain)), 1)
 
 
@@ -99,7 +92,7 @@ def input_names(node: NodeProto) -> list[str]:
 
 
 class NewNames:
-    """Unused names for values and nodes of a graph."""
+    """Unused names for a graph."""
 
     def __init__(self, graph: GraphProto) -> None:
         self._taken = {name for node in all_nodes(graph) for name in (node.name, *node.input, *node.output)}

@@ -1,7 +1,6 @@
-"""Memory behavior of ONNX operators, as data.
+"""Memory behavior of ONNX operators, by (domain, operator).
 
-Keys are (domain, operator). Views, in-place pairs and workspaces were measured by counting allocations in ONNX Runtime
-1.31 on the CPU; a test repeats it.
+Source: allocations of ONNX Runtime 1.31 on the CPU, which a test repeats.
 """
 
 from collections.abc import Mapping
@@ -12,7 +11,6 @@ Operator = tuple[str, str]
 
 
 def named(names: str, domain: str = "") -> frozenset[Operator]:
-    """Return operators of one domain; a space separates names."""
     return frozenset((domain, name) for name in names.split())
 
 
@@ -23,7 +21,6 @@ METADATA = named("Shape Size")
 """Read shapes, not data; ONNX Runtime runs them first among ready nodes."""
 
 CONSTANTS = named("Constant")
-"""Become weights on loading."""
 
 _ELEMENT_WISE = """
     BitCast Cast Celu Clip Elu HardSigmoid LeakyRelu LogSoftmax Relu Scatter ScatterElements Selu Shrink Sigmoid Softmax
@@ -40,7 +37,7 @@ _IN_PLACE_SINCE_1_24: Operator = ("com.microsoft", "FusedConv")
 
 
 def in_place_pairs(operator: Operator) -> tuple[tuple[int, int], ...]:
-    """Return an operator's pairs in the installed ONNX Runtime, or in the newest if none is installed."""
+    """Return the pairs of the installed ONNX Runtime, else of the newest."""
     return () if operator == _IN_PLACE_SINCE_1_24 and _is_before_1_24() else IN_PLACE.get(operator, ())
 
 
@@ -53,7 +50,7 @@ def _is_before_1_24() -> bool:
 
 
 BLOCKED_DOMAIN = "com.microsoft.nchwc"
-"""Operators on channels in blocks, of a size that depends on the processor."""
+"""Operators on blocks of channels, sized by the processor."""
 
 FROM_BLOCKED: Operator = (BLOCKED_DOMAIN, "ReorderOutput")
 """Leaves the blocked layout of convolutions."""
@@ -66,22 +63,21 @@ RANDOM = named("Bernoulli Multinomial RandomNormal RandomNormalLike RandomUnifor
 KNOWN_DOMAINS: frozenset[str] = frozenset(
     {"", "ai.onnx.ml", "ai.onnx.preview.training", "com.microsoft", "com.microsoft.nchwc"}
 )
-"""Operators of other domains are opaque: they may have any effect."""
+"""Operators of other domains may have any effect."""
 
 _EXPANDED = """
     Bernoulli CastLike CausalConvWithState CenterCropPad GroupNormalization HardSwish LinearAttention Mish
     NegativeLogLikelihoodLoss SequenceMap SoftmaxCrossEntropyLoss SwiGLU Swish
 """
 EXPANDED = named(_EXPANDED) | named("FlexAttention", "ai.onnx.preview")
-"""Have no kernel. ONNX Runtime expands them on loading and runs the new nodes last, so they are expanded before
-measuring."""
+"""Without a kernel: ONNX Runtime expands them on loading and runs the new nodes last."""
 
 _NOT_MODELED = """
     CausalConvWithState CenterCropPad ConvInteger DFT DeformConv Einsum GroupNormalization LinearAttention
     MeanVarianceNormalization NegativeLogLikelihoodLoss QLinearConv Resize SoftmaxCrossEntropyLoss
 """
 WORKSPACE_NOT_MODELED = named(_NOT_MODELED)
-"""Workspaces depending on algorithm, threads or instruction set."""
+"""Their workspaces depend on algorithm, threads or instruction set."""
 
 _KNOWN = """
     BiasGelu CDist DequantizeLinear DynamicQuantizeMatMul ExpandDims FastGelu FusedConv FusedGemm FusedMatMul GatherND
@@ -90,14 +86,14 @@ _KNOWN = """
     SkipSimplifiedLayerNormalization TransposeMatMul Trilu
 """
 WORKSPACE_KNOWN = named(_KNOWN, "com.microsoft")
-"""Operators of ONNX Runtime with no or a modeled workspace."""
+"""Operators with no workspace or a modeled one."""
 
 _SAME_SHAPE = """
     BiasGelu FastGelu Gelu QLinearLeakyRelu QLinearSigmoid QLinearSoftmax QuickGelu SkipLayerNormalization
     SkipSimplifiedLayerNormalization
 """
 SAME_SHAPE = named(_SAME_SHAPE, "com.microsoft")
-"""Operators of ONNX Runtime whose output 0 has the type of input 0."""
+"""Output 0 has the type of input 0."""
 
 STAND_INS: Mapping[Operator, tuple[str, int]] = {
     ("com.microsoft", "FusedConv"): ("Conv", 3),
@@ -108,4 +104,4 @@ STAND_INS: Mapping[Operator, tuple[str, int]] = {
     ("com.microsoft.nchwc", "GlobalMaxPool"): ("GlobalMaxPool", 1),
     ("com.microsoft.nchwc", "GlobalAveragePool"): ("GlobalAveragePool", 1),
 }
-"""Operators of ONNX Runtime: a standard one with the same output shape, and its number of inputs."""
+"""A standard operator with the same output shape, and its number of inputs."""

@@ -1,8 +1,7 @@
-"""Callees of a node: branches, loop bodies and functions become graphs.
+"""Branches, loop bodies and functions as graphs.
 
-ONNX Runtime writes results of an If or Scan directly into the node's outputs and gives each state of a Scan two
-buffers. A Loop copies carried values at its end and keeps collected results in pieces until then. Functions are
-expanded in place.
+ONNX Runtime writes results of an If or Scan into the node's outputs. A Loop copies carried values at its end and keeps
+collected results in pieces until then.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,7 +31,7 @@ class Callee:
     outputs_in_caller: Sequence[str] = ()
     """In storage that the caller counts."""
     in_file: bool = True
-    """Whether its nodes are in the file and reorderable."""
+    """Whether its nodes are in the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +44,7 @@ class Call:
     collected: Sequence[str] = ()
     """Outputs held a second time, in pieces."""
     carried: Sequence[str] = ()
-    """Outputs copied after the last run, from values of the last two runs."""
+    """Outputs copied after the last run."""
     scratch_bytes: int = 0
     """Held throughout."""
 
@@ -64,7 +63,7 @@ def call_of(node: NodeProto, typed: NodeProto, position: int, scope: Scope) -> C
 
 
 _STATE_BUFFERS = 2
-"""Per state of a Scan: runs read one and write the other, the last writes the result."""
+"""Per state of a Scan: runs read one and write the other."""
 _FIRST_WITHOUT_BATCH = 9
 
 
@@ -102,7 +101,7 @@ def _call_scan(node: NodeProto, bodies: Sequence[Callee], scope: Scope) -> Call:
 
 
 def _runs_of_scan(node: NodeProto, n_states: int, scope: Scope) -> int | None:
-    """Return the number of slices; before opset 9 a batch axis and lengths come first."""
+    """Before opset 9, a batch axis and lengths come first."""
     has_batch = scope.context.opset < _FIRST_WITHOUT_BATCH
     name = node.input[n_states + has_batch] if len(node.input) > n_states + has_batch else ""
     shape = shape_in(scope.types, name)
@@ -122,7 +121,6 @@ _CALLS: dict[tuple[str, str], Callable[[NodeProto, Sequence[Callee], Scope], Cal
 
 
 def _call_function(node: NodeProto, position: int, scope: Scope) -> Call:
-    """Expand a call; argument types determine its sizes."""
     model, where = scope.context.model, describe_node(node, position)
     single = ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions)
     single.graph.name = node.op_type

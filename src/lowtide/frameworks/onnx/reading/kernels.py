@@ -1,7 +1,4 @@
-"""Facts about a node's kernel: opaque, random, workspace.
-
-Convolutions need copied windows, pointers to them, or integer sums.
-"""
+"""Facts about a node's kernel; workspaces as counted in ONNX Runtime 1.31."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -23,14 +20,10 @@ from lowtide.frameworks.onnx.shapes.tensors import array_of, bytes_like, shape_i
 Types = Mapping[str, TypeProto]
 
 _ONE_MORE_OUTPUT = named("HardSwish Mish Swish")
-"""Kernels with an intermediate as large as the output."""
 _ACCUMULATING = named("Sum Mean Max Min")
-"""Kernels combining all inputs but the last, if more than two."""
 _TRANSPOSING = named("Softmax LogSoftmax Hardmax")
-"""Kernels with transposed copies of input and output, unless along the last axis (since opset 13)."""
 
 _ADDING_A_BIAS = named("BiasGelu FastGelu", "com.microsoft")
-"""Kernels with the sum of two inputs as an intermediate."""
 _SUM_BYTES = 4
 
 
@@ -40,7 +33,7 @@ def is_opaque(node: NodeProto) -> bool:
 
 
 def draws_random(node: NodeProto, constants: Mapping[str, TensorProto]) -> bool:
-    """Return whether a node draws random numbers; Dropout does unless its mode is known to be inference."""
+    """Return whether a node draws random numbers; Dropout does unless known to be in inference."""
     operator = operator_of(node)
     if operator != ("", "Dropout"):
         return operator in RANDOM
@@ -59,7 +52,7 @@ def has_unknown_workspace(node: NodeProto, types: Types) -> bool:
 
 
 def workspace_bytes(node: NodeProto, types: Types, opset: int) -> int:
-    """Return a node's workspace, 0 if a shape is unknown; `types` holds its values, `opset` is the default domain's."""
+    """Return workspace bytes; 0 if a shape is unknown."""
     operator = operator_of(node)
     if operator == ("", "Where") and len(node.input) == 3:
         condition, one, other = node.input
@@ -87,7 +80,7 @@ def workspace_bytes(node: NodeProto, types: Types, opset: int) -> int:
 
 
 def _neighbors_bytes(node: NodeProto, types: Types) -> int:
-    """Return LRN's workspace: a scale per element, and squares of an image."""
+    """LRN: a scale per element, and the squares of an image."""
     shape = shape_in(types, node.input[0])
     if shape is None or len(shape) < 2:
         return 0
@@ -96,7 +89,6 @@ def _neighbors_bytes(node: NodeProto, types: Types) -> int:
 
 
 def _product_of_integers_bytes(node: NodeProto, types: Types) -> int:
-    """Return the sums behind one-byte results, and a transposed left matrix."""
     sums = _SUM_BYTES * _quantized_bytes(node.output[0], types) if len(node.input) > 8 and node.input[8] else 0
     return sums + (_quantized_bytes(node.input[0], types) if int_of(node, "transA") else 0)
 
@@ -106,7 +98,6 @@ def _quantized_bytes(name: str, types: Types) -> int:
 
 
 def _broadcast_bytes(names: Sequence[str], element: str, types: Types) -> int:
-    """Return the bytes of `names` broadcast together, in elements like `element`."""
     shapes = [shape_in(types, name) for name in names]
     known = [shape for shape in shapes if shape is not None]
     if len(known) < len(shapes) or element not in types:
@@ -126,10 +117,7 @@ _MASK, _PAST_KEY = 3, 4
 
 
 def _attention_bytes(node: NodeProto, types: Types) -> int:
-    """Return an Attention's workspace: scores of all heads, and a mask if causal or boolean; 0 if a shape is unknown.
-
-    Source: allocations of ONNX Runtime 1.31, over layouts, masks and past keys.
-    """
+    """Scores of all heads, and a mask if causal or boolean."""
     query, key = (shape_in(types, name) for name in node.input[:2])
     if query is None or key is None or len(query) not in (3, 4) or len(query) != len(key):
         return 0
@@ -155,10 +143,7 @@ _BYTES = 4
 
 
 def _recurrent_bytes(node: NodeProto, types: Types) -> int:
-    """Return the workspace of a float LSTM, GRU or RNN on one thread; 0 if a shape is unknown.
-
-    Source: allocations of ONNX Runtime 1.31, over shapes, directions and biases.
-    """
+    """Workspace of a float LSTM, GRU or RNN on one thread."""
     inputs, weights = (shape_in(types, name) for name in (node.input[0], node.input[2]))
     if inputs is None or weights is None or len(inputs) != 3 or len(weights) != 3:
         return 0
@@ -186,11 +171,11 @@ _POINTER = 8
 _PACKED_INPUTS, _LEAST_PACKED_FILTERS, _PACKED_GROUPS = 4, 16, 16
 """Channels per block of kernels for symmetric weights."""
 _PACKED_FILTERS_EVERYWHERE = 8
-"""Filters per block with any instruction set; some have half."""
+"""Filters per block with any instruction set."""
 
 
 def _of_floats(node: NodeProto, types: Types) -> int:
-    """Return all windows if there are fewer positions than filters, else a segment; 0 for plain pointwise filters."""
+    """All windows if there are fewer positions than filters, else a segment; none for plain pointwise filters."""
     result, filters = shape_in(types, node.output[0]), shape_in(types, node.input[1])
     if result is None or filters is None or types[node.output[0]].tensor_type.elem_type != TensorProto.FLOAT:
         return 0
@@ -205,7 +190,7 @@ def _of_floats(node: NodeProto, types: Types) -> int:
 
 
 def _transposed(node: NodeProto, types: Types) -> int:
-    """Return a group's products for one image."""
+    """A group's products for one image."""
     image, filters = shape_in(types, node.input[0]), shape_in(types, node.input[1])
     if image is None or filters is None:
         return 0
@@ -213,7 +198,7 @@ def _transposed(node: NodeProto, types: Types) -> int:
 
 
 def _of_integers(node: NodeProto, types: Types) -> int:
-    """Return the workspace of channels-last x86 kernels: windows of an image or pointers to them, and 32-bit sums.
+    """For channels-last x86 kernels: windows of an image or pointers to them, and 32-bit sums.
 
     Symmetric kernels have no sums, but pointers for all images.
     """
@@ -241,7 +226,6 @@ def _is_depthwise(node: NodeProto, filters: Sequence[int]) -> bool:
 
 
 def _is_symmetric(node: NodeProto, filters: Sequence[int], types: Types) -> bool:
-    """Return whether kernels for unsigned inputs and signed weights in whole blocks apply."""
     kinds = types[node.input[0]].tensor_type.elem_type, types[node.input[3]].tensor_type.elem_type
     if kinds != (TensorProto.UINT8, TensorProto.INT8):
         return False
@@ -262,4 +246,3 @@ _CONVOLUTIONS: Mapping[Operator, Callable[[NodeProto, Types], int]] = {
     ("", "ConvTranspose"): _transposed,
     ("com.microsoft", "QLinearConv"): _of_integers,
 }
-"""Workspace bytes, 0 if a shape is unknown; counted in ONNX Runtime 1.31."""

@@ -1,4 +1,4 @@
-"""Values of one ONNX graph: buffers, and reads of each."""
+"""Values of one graph: buffers and reads."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +28,6 @@ class Context:
     """Of the default operator set."""
     notes: list[str] = field(default_factory=list[str])
     has_unknown_sizes: bool = False
-    """Whether a value counts as 0 bytes because its type does not determine its size."""
     weights: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     """Inside subgraphs, by full name and bytes."""
     workspaces: Counter[str] = field(default_factory=Counter[str])
@@ -41,7 +40,6 @@ class Scope:
     def __init__(
         self, context: Context, name: str, typed: GraphProto, known: Forms, outer: "Scope | None" = None
     ) -> None:
-        """Take a graph with inferred types, its path ("" for the main graph), and the runtime's forms."""
         self.context = context
         self.name = name
         self.builder = GraphBuilder(name or typed.name or "onnx")
@@ -55,33 +53,27 @@ class Scope:
         self.lifetimes: list[Lifetime] = []
 
     def add_weights(self, graph: GraphProto) -> None:
-        """Add dense and sparse weights."""
         for tensor in (*graph.initializer, *map(dense_twin, graph.sparse_initializer)):
             self.add_weight(tensor.name, tensor_bytes(tensor.data_type, tensor.dims, tensor.name))
 
     def add_inputs(self, inputs: Iterable[ValueInfoProto], origin: str, lifetime: Lifetime) -> None:
-        """Add the inputs of the graph; `origin` names them in notes."""
         for value in inputs:
             self.define(value.name, self.add_buffer(value.name, self.bytes_of(value.name, origin), lifetime))
 
     def add_weight(self, name: str, size: int) -> None:
-        """Add a persistent value."""
         self.define(name, self.add_buffer(name, size, Lifetime.PERSISTENT))
         if self._outer is not None:
             self.context.weights.append((f"{self.name}/{name}", size))
 
     def add_buffer(self, name: str, size: int, lifetime: Lifetime) -> int:
-        """Add a buffer and return its id."""
         self.sizes.append(size)
         self.lifetimes.append(lifetime)
         return self.builder.add_buffer(name, size, lifetime)
 
     def define(self, name: str, buffer: int, keeps: tuple[int, ...] = ()) -> None:
-        """Record a value's buffer."""
         self.values[name] = Value(buffer, self.types.get(name, TypeProto()), keeps)
 
     def value(self, name: str) -> Value:
-        """Return a value, captured from the outer graph if needed."""
         if name not in self.values:
             if self._outer is None:
                 raise MalformedInputError(f"nothing provides value {name!r}, which is read; the model is incomplete")
@@ -92,12 +84,11 @@ class Scope:
         return self.values[name]
 
     def is_tensor(self, name: str) -> bool:
-        """Return whether a value may be a dense tensor."""
         value_type = self.types.get(name)
         return value_type is None or value_type.WhichOneof("value") in (None, "tensor_type")
 
     def bytes_of(self, name: str, origin: str) -> int:
-        """Return a value's bytes; without a determined size, add a note and return 0."""
+        """Return bytes; without a determined size, add a note and return 0."""
         value_type = self.types.get(name, TypeProto())
         size = type_bytes(value_type, name)
         if size is None:
@@ -109,18 +100,16 @@ class Scope:
         return size or 0
 
     def forms(self) -> tuple[Form | None, ...]:
-        """Return the form of each buffer's first value, None if unknown to the runtime."""
         found: dict[int, Form | None] = {}
         for name, value in self.values.items():
             found.setdefault(value.buffer, self.known.get(name))
         return tuple(found.get(buffer) for buffer in range(len(self.sizes)))
 
     def same_form(self, one: str, other: str) -> bool:
-        """Return whether the runtime knows two forms to be equal."""
         return one in self.known and self.known[one] == self.known.get(other)
 
     def complete(self) -> None:
-        """Add all subgraphs' weights, and notes on all that is not modeled."""
+        """Add subgraphs' weights, and notes on all that is not modeled."""
         for name, size in self.context.weights:
             self.add_buffer(name, size, Lifetime.PERSISTENT)
         for note in dict.fromkeys(self.context.notes):
@@ -132,13 +121,9 @@ class Scope:
 
 
 class ReadCounts:
-    """Reads per value; reads through a view count for its base, reads of shapes do not count.
-
-    A kernel may overwrite an input without other readers left, in every order if its node is the only reader.
-    """
+    """Reads per value; reads through a view count for its base, reads of shapes do not count."""
 
     def __init__(self, graph: GraphProto, inputs: Sequence[Sequence[str]]) -> None:
-        """`inputs` holds what each node reads, captured values included."""
         outputs = {value.name for value in graph.output}
         consumed = outputs.union(*inputs)
         computed = {name for node in graph.node if operator_of(node) not in CONSTANTS for name in node.output}
@@ -159,7 +144,6 @@ class ReadCounts:
                 self._counts.update(map(self._base, names))
 
     def __getitem__(self, name: str) -> int:
-        """Return the reads of a value's storage."""
         return self._counts[self._base(name)]
 
     def _base(self, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Translate ONNX models and their nodes into graphs and ops."""
+"""Translate ONNX models into graphs."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -30,8 +30,7 @@ from lowtide.frameworks.onnx.shapes.tensors import is_short, short_constants
 def read_model(model: ModelProto, dims: Mapping[str, int], where: str) -> Translation:
     """Return the graph of a model as ONNX Runtime runs it on the CPU, and the nodes behind its ops.
 
-    Views share their base's buffer, subgraphs become callees, weights are never loaded. Raises as `OnnxModel` does;
-    `where` names the model in messages.
+    Weights are never loaded. Raises as `OnnxModel`; `where` names the model in messages.
     """
     check_model(model, where)
     skeleton = skeleton_of(model)
@@ -51,11 +50,7 @@ def read_model(model: ModelProto, dims: Mapping[str, int], where: str) -> Transl
 
 
 class _OnnxTranslator:
-    """Translates a graph's nodes in order.
-
-    The scope holds weights and inputs. `typed` is the graph after shape inference, `in_caller` holds outputs in storage
-    that the caller counts.
-    """
+    """Translates nodes in order. The scope holds weights and inputs; the caller counts outputs in `in_caller`."""
 
     def __init__(self, scope: Scope, graph: GraphProto, typed: GraphProto, in_caller: Collection[str] = ()) -> None:
         self._scope = scope
@@ -75,10 +70,7 @@ class _OnnxTranslator:
             self._add_node(position, node)
 
     def finish(self, *, keep_order: bool = False) -> Translation:
-        """Build the graph; raises GraphError for impossible sizes.
-
-        With `keep_order` all ops are ordered, since nodes cannot be reordered.
-        """
+        """Build the graph; raises GraphError for impossible sizes."""
         for draft in self._drafts:
             self._scope.builder.add_op(
                 draft.name,
@@ -99,7 +91,6 @@ class _OnnxTranslator:
 
     @property
     def fixed(self) -> bool:
-        """Whether some op must not run twice or change places."""
         return any(draft.fixed for draft in self._drafts)
 
     def _add_node(self, position: int, node: NodeProto) -> None:
@@ -121,7 +112,6 @@ class _OnnxTranslator:
             self._writers[base.buffer].nodes.append(position)
 
     def _add_metadata(self, position: int, node: NodeProto) -> None:
-        """Add a shape node to its input's writer, which it follows immediately."""
         value = self._scope.value(node.input[0])
         if value.keeps:
             self._add_op(position, node)
@@ -205,7 +195,6 @@ class _OnnxTranslator:
             self._writers[buffer] = draft
 
     def _source(self, node: NodeProto, position: int, size: int) -> str | None:
-        """Return the input with storage that a result may use."""
         for source, target in in_place_pairs(operator_of(node)):
             if target == position and source < len(node.input) and node.output[position] not in self._outputs:
                 name = node.input[source]
@@ -237,7 +226,6 @@ def _kind_of(node: NodeProto) -> str:
 
 
 def _unique_names(nodes: Sequence[NodeProto]) -> list[str]:
-    """Return op names: the node's if unique, else from its first output or position."""
     given = Counter(node.name for node in nodes)
     taken = set(given)
     names: list[str] = []

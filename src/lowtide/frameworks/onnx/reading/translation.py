@@ -1,4 +1,4 @@
-"""The result of reading a model: a graph, and the nodes behind its ops."""
+"""The result of reading a model."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ class Value:
     """A view has its base's."""
     type: TypeProto
     keeps: tuple[int, ...] = ()
-    """Buffers needed to make a view, such as its shape."""
+    """Buffers needed to make a view."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,9 +57,8 @@ class Translation:
     nodes_of_ops: tuple[tuple[int, ...], ...]
     """Positions by op, without views and constants."""
     bodies: Mapping[str, Body]
-    """Subgraphs of nodes by callee name, without functions."""
+    """By callee name, without functions."""
     values: Mapping[str, Value]
     forms: tuple[Form | None, ...]
     """By buffer, the form of its first value."""
     has_unknown_sizes: bool
-    """Whether some value counts as 0 bytes."""

@@ -38,7 +38,6 @@ def _optimize(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _compare(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Run a model and return which pairs of outputs are bit-equal."""
     model = Path(request["model"])
     inputs = random_inputs(load_model(model), {}, otherwise="plan without chunks")
     pairs = [tuple(pair) for pair in request["pairs"]]
@@ -80,12 +79,7 @@ def _measure(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _measure_runs(session: Any, inputs: Mapping[str, Any], runs: int, *, as_it_comes: bool) -> dict[str, Any]:
-    """Run a session `runs` times; return memory and seconds per run, and a digest of results.
-
-    `growth_bytes` is the highest resident memory minus that before the first run, without inputs, weights and, unless
-    `as_it_comes`, code; `resident_bytes` is the process's. Both may be None. `seconds` is the median without the first
-    two runs.
-    """
+    """Measure a session; memory growth excludes inputs, weights and, unless `as_it_comes`, code."""
     growth = ResidentGrowth(load_files=not as_it_comes)
     seconds: list[float] = []
     results: Sequence[Any] = ()

@@ -32,7 +32,6 @@ class RuntimeFigures:
     resident_bytes: int | None
     """Of the process; None if unknown."""
     digest: str
-    """Of results."""
     arena_bytes: int | None = None
     """Of a planned session."""
     reserved_bytes: int | None = None
@@ -40,10 +39,8 @@ class RuntimeFigures:
     fallbacks: int = 0
     """Runs by ordinary allocation."""
     addresses: str | None = None
-    """Learned, for the file's metadata."""
 
     def as_run(self, by: str, **more: int | None) -> RuntimeRun:
-        """Return figures for a report; `by` names the runner, `more` are fields of RuntimeRun."""
         figures = {"growth_bytes": self.growth_bytes, "arena_bytes": self.arena_bytes, **more}
         return RuntimeRun(by=by, seconds=self.seconds, fallbacks=self.fallbacks, **figures)
 
@@ -54,14 +51,10 @@ class OptimizedOffline:
 
     level: str
     is_faster_here: bool
-    """Whether a form for this machine alone, in a blocked layout, was left out."""
 
 
 def optimize_offline(model: Path, level: str | None, output: Path, dims: Mapping[str, int]) -> OptimizedOffline:
-    """Write a model as ONNX Runtime would run it, by default at the highest level with equal bits for any machine.
-
-    Raises UsageError for an unknown level, UnsupportedError if ONNX Runtime does not load the model.
-    """
+    """Write a model as ONNX Runtime runs it; `OnnxModel.optimized` explains levels and errors."""
     if level is not None and level not in LEVELS:
         raise UsageError(unknown("level of ONNX Runtime", level, LEVELS))
     request = {"do": "optimize", "model": str(model), "level": level, "output": str(output), "dims": dict(dims)}
@@ -86,7 +79,6 @@ class RunSettings(TypedDict, total=False):
     threads: int
     """By default 0: all cores."""
     options: Mapping[str, Any]
-    """Attributes of SessionOptions."""
     arena_grows_as_asked: bool
     """Whether the stock arena does not grow to powers of two."""
     as_it_comes: bool

@@ -1,4 +1,4 @@
-"""Reproducible runs: random inputs, seeds for random nodes, and comparison of outputs."""
+"""Reproducible inputs, seeds and comparisons."""
 
 import hashlib
 import zlib
@@ -25,8 +25,7 @@ _INTEGER_SEEDS = frozenset({"Dropout", "BiasDropout", "BitmaskDropout", "Bitmask
 def random_inputs(
     model: ModelProto, dims: Mapping[str, int], seed: int = 0, *, otherwise: str = "leave out --measure"
 ) -> dict[str, Array]:
-    """Return inputs by name: normal floats, integers 0 and 1 (safe as indices), booleans, and shapes stated by the
-    file.
+    """Return random floats, integers 0 and 1 (safe as indices), and shapes stated by the file, by input.
 
     `otherwise` is advice for messages. Raises UnsupportedError for inputs that are not dense and numeric, or too large.
     """
@@ -55,7 +54,6 @@ def random_inputs(
 
 
 def _targets(model: ModelProto) -> Mapping[str, Sequence[int]]:
-    """Return stated shapes by the input that holds them."""
     stated = value_types(model.graph)
     found: dict[str, Sequence[int]] = {}
     for node in model.graph.node:
@@ -97,10 +95,7 @@ def digest(outputs: Sequence[Any]) -> str:
 
 
 def with_seeds(model: ModelProto) -> ModelProto:
-    """Seed every random node by its result's name.
-
-    By default ONNX Runtime seeds by position and clock.
-    """
+    """Seed every random node by its result's name; by default ONNX Runtime seeds by position and clock."""
     if not any(_lacks_seed(node) for node in all_nodes(model.graph)):
         return model
     seeded = ModelProto()

@@ -1,4 +1,4 @@
-"""Offline optimization by ONNX Runtime, so that the graph that runs can be planned."""
+"""Offline optimization by ONNX Runtime."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -27,10 +27,10 @@ LAST_LEVEL = next(iter(LEVELS))
 
 
 def write_optimized(model: Path, options: Any, output: Path, **more: Any) -> None:
-    """Write a model as ONNX Runtime optimizes it with `options`, and let its exceptions pass.
+    """Write a model as ONNX Runtime optimizes it with `options`, which get the path; its exceptions pass.
 
-    `options` get the path; `more` are arguments of InferenceSession. Unchanged external weights stay, so `output` must
-    be able to reach them. Raises UnsupportedError for more than 1 GiB of changed weights.
+    Unchanged external weights must be reachable from `output`. Raises UnsupportedError for more than 1 GiB of changed
+    weights.
     """
     options.optimized_model_filepath = str(output)
     weights = output.with_name(f"{output.name}.weights")
@@ -44,7 +44,6 @@ def write_optimized(model: Path, options: Any, output: Path, **more: Any) -> Non
 
 
 def quiet_options(level: str) -> Any:
-    """Return SessionOptions for a level, without log messages."""
     onnxruntime: Any = import_module("onnxruntime")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
@@ -53,13 +52,12 @@ def quiet_options(level: str) -> Any:
 
 
 def level_of(options: Any) -> str:
-    """Return a SessionOptions' level, by its name here or in ONNX Runtime."""
     name = options.graph_optimization_level.name
     return next((level for level, its_name in LEVELS.items() if its_name == name), name)
 
 
 def open_on_cpu(model: Path, options: Any, **more: Any) -> Any:
-    """Return a stock session on the CPU; `more` are arguments of InferenceSession."""
+    """Return a stock session; `more` are arguments of InferenceSession."""
     onnxruntime: Any = import_module("onnxruntime")
     return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"], **more)
 
@@ -69,10 +67,7 @@ _MOST_EMBEDDED_BYTES = 2**30
 
 
 def refer_to_given_weights(given: Path, optimized: Path, weights: Path) -> None:
-    """Let an optimized model refer to unchanged external weights, embed the others, and remove `weights`.
-
-    Raises UnsupportedError for more than 1 GiB of new weights.
-    """
+    """Let an optimized model refer to unchanged external weights, embed the others, and remove `weights`."""
     before = {tensor.name: tensor for tensor in load_model(given).graph.initializer}
     model = load_whole_model(optimized)
     embedded = 0

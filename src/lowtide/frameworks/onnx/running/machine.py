@@ -1,7 +1,7 @@
 """The machine that a file with a blocked layout is for.
 
-At its last level, ONNX Runtime stores channels and filters in blocks: 16 channels with AVX-512, 8 with AVX2. The file
-does not name the size, and on a processor with another one its results are wrong.
+At its last level, ONNX Runtime stores channels in blocks: 16 with AVX-512, 8 with AVX2. The file does not name the
+size, and on another processor its results are wrong.
 """
 
 import warnings
@@ -22,21 +22,18 @@ from lowtide.frameworks.onnx.running.levels import LAST_LEVEL, quiet_options, wr
 
 
 def blocked_nodes(model: ModelProto) -> int:
-    """Return the number of nodes in the blocked layout, subgraphs included; 0 if any machine may run the model."""
+    """Count nodes in the blocked layout, subgraphs included."""
     return sum(node.domain == BLOCKED_DOMAIN for node in all_nodes(model.graph))
 
 
 def machine_of(model: ModelProto) -> Mapping[str, str]:
-    """Return metadata naming this machine, for a blocked model that names none; else empty."""
+    """Return metadata naming this machine, for a blocked model without it."""
     is_named = any(entry.key == MACHINE for entry in model.metadata_props)
     return {MACHINE: f"{_block_size()}, {_runtime()}"} if blocked_nodes(model) and not is_named else {}
 
 
 def check_machine(metadata: Mapping[str, str]) -> None:
-    """Raise UnsupportedError for a file with blocks of another size; warn if it is for another release.
-
-    `metadata` is the file's, from `machine_of`.
-    """
+    """Raise UnsupportedError for a file with blocks of another size; warn if it is for another release."""
     if MACHINE not in metadata:
         return
     block, _, runtime = metadata[MACHINE].partition(", ")

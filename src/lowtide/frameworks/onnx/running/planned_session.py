@@ -1,4 +1,4 @@
-"""ONNX Runtime sessions with values at planned addresses, for models as they are given."""
+"""ONNX Runtime sessions with values at planned addresses."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -19,12 +19,10 @@ onnxruntime: Any = import_module("onnxruntime")  # it has no types
 
 
 class PlannedSession(RunsInArena, onnxruntime.InferenceSession):  # pyright: ignore[reportUntypedBaseClass]
-    """An `onnxruntime.InferenceSession` on the CPU with all values of a run at planned addresses in one arena.
+    """An InferenceSession with planned addresses, recorded as in `Session`.
 
-    The first run per input shapes is recorded and packed, unless the file has addresses. A run that allocates
-    differently (data-dependent sizes, another thread) uses ordinary allocation and counts in `use`. Results are outside
-    the arena. Files by lowtide run in file order, others as ONNX Runtime orders and optimizes them. Those marked as
-    small run without an arena, by the methods of InferenceSession.
+    Files by lowtide run in file order, others as ONNX Runtime orders and optimizes them. Files marked as small run
+    without an arena.
     """
 
     def __init__(
@@ -37,11 +35,7 @@ class PlannedSession(RunsInArena, onnxruntime.InferenceSession):  # pyright: ign
         arena: Arena | None = None,
         **more: Any,
     ) -> None:
-        """Open a model like InferenceSession, optionally in a shared `arena`.
-
-        The options lose the runtime's arena, pattern and reuse. Raises UsageError for parallel execution,
-        UnsupportedError for a file for another kind of processor.
-        """
+        """Open a model like InferenceSession, optionally in a shared `arena`; raises as `Session`."""
         options = onnxruntime.SessionOptions() if sess_options is None else sess_options
         check_sequential(options)
         allocator = native_allocator()
@@ -86,13 +80,12 @@ class PlannedSession(RunsInArena, onnxruntime.InferenceSession):  # pyright: ign
         self._runs.within(("bound", self._threads), stock.run_with_iobinding, iobinding, run_options)
 
     def noted_addresses(self) -> str | None:
-        """Return the latest addresses as metadata text, if any."""
         return self._runs.noted_addresses()
 
 
 @cache
 def _with_stock_runs(kind: Any) -> Any:
-    """Return a subclass that runs as the stock session does, since every call between costs small models percents."""
+    """Return a subclass that runs as the stock session does: calls between cost small models percents."""
     stock = onnxruntime.InferenceSession
     runs = ("run", "run_with_ort_values", "run_with_iobinding")
     return type(kind.__name__, (kind,), {name: getattr(stock, name) for name in runs})

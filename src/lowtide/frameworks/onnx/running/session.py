@@ -1,4 +1,4 @@
-"""ONNX Runtime sessions that run a model in file order and free values at their last use."""
+"""Sessions that run a model in file order and free values at their last use."""
 
 from collections import Counter
 from collections.abc import Generator, Mapping
@@ -51,7 +51,7 @@ _FORBIDDEN_HERE = "lowtide.forbids_copies"
 
 
 def allow_copies(options: Any, *, allowed: bool) -> None:
-    """Let the runtime copy a DequantizeLinear for each reader when it loads a model, or not.
+    """Let the runtime copy a DequantizeLinear for each reader on loading, or not.
 
     Without copies, it fuses no quantized nodes either. Options in which only the user forbade copies stay unchanged.
     """
@@ -72,7 +72,7 @@ def _entry(options: Any, key: str) -> str | None:
 
 
 def sharing_of(model: ModelProto) -> Mapping[str, str]:
-    """Return metadata if several nodes read one result of a DequantizeLinear; else empty."""
+    """Return metadata for shared results of a DequantizeLinear; else empty."""
     nodes = list(all_nodes(model.graph))
     results = {name for node in nodes if node.op_type == "DequantizeLinear" for name in node.output}
     readers = Counter(name for node in nodes for name in node.input if name in results)
@@ -85,7 +85,6 @@ _KEPT = ("graph_optimization_level", "execution_order", "optimized_model_filepat
 
 @contextmanager
 def kept_options(options: Any) -> Generator[None]:
-    """Restore level, order, logs, profile and output file of SessionOptions at the end."""
     kept = {name: getattr(options, name) for name in (*_KEPT, "enable_profiling")}
     try:
         yield
@@ -95,7 +94,7 @@ def kept_options(options: Any) -> Generator[None]:
 
 
 def open_session(model: bytes, *, dims: Mapping[str, int], folder: Path | None, allocator: NativeAllocator) -> Any:
-    """Open an InferenceSession as `follow_file` sets it, on one thread for reproducible results and small workspaces.
+    """Open an InferenceSession as `follow_file` sets it, on one thread for reproducible results.
 
     `folder` holds external data. Raises UnsupportedError if ONNX Runtime does not load the model.
     """

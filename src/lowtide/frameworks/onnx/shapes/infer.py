@@ -1,4 +1,4 @@
-"""Types of all values, inferred in rounds, with given sizes of dynamic dimensions."""
+"""Types of all values, inferred in rounds."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -16,7 +16,6 @@ from lowtide.frameworks.onnx.shapes.tensors import array_of, short_constants, st
 _MOST_ROUNDS = 32
 
 _CONTRADICTION = "Incompatible dimensions"
-"""In inference errors about incompatible operands."""
 
 
 def infer_types(model: ModelProto, skeleton: ModelProto, dims: Mapping[str, int], where: str) -> ModelProto:
@@ -55,7 +54,6 @@ def _complete(light: ModelProto, stated: GraphProto, dims: Mapping[str, int], wh
 
 
 def _add_knowledge(light: ModelProto, stated: GraphProto, dims: Mapping[str, int]) -> bool:
-    """Add shapes of loops, else computed shapes, else stated types; return whether there were any."""
     if _give_loops_their_shapes(light.graph):
         return True
     types = value_types(light.graph)
@@ -98,7 +96,7 @@ def _state(light: GraphProto, name: str, value_type: TypeProto) -> None:
 
 
 def _give_loops_their_shapes(graph: GraphProto) -> bool:
-    """Assume that carried values keep their shapes; return whether it helped."""
+    """Assume that carried values keep their shapes."""
     changed = False
     types = value_types(graph)
     for node in graph.node:
@@ -134,7 +132,6 @@ def _give_loop_its_shapes(graph: GraphProto, node: NodeProto, body: GraphProto, 
 
 
 def _runs_of_loop(graph: GraphProto, node: NodeProto, body: GraphProto) -> int | None:
-    """Return the number of runs, None if data-dependent."""
     if len(body.input) < 2 or not body.output or not _goes_on(body):
         return None
     constants = short_constants(graph)
@@ -173,11 +170,6 @@ def sizes_of(value: ValueInfoProto, given: Any) -> list[tuple[str, int]]:
 
 
 def _bind_inputs(graph: GraphProto, dims: Mapping[str, int], where: str) -> None:
-    """Write sizes into the types of inputs, in place.
-
-    Raises UnsupportedError listing missing sizes, UsageError for unknown names and negative sizes, MalformedInputError
-    for inputs without a type.
-    """
     names = dynamic_dimensions(graph)
     for name, size in dims.items():
         if name not in names:
@@ -199,7 +191,6 @@ def _bind_inputs(graph: GraphProto, dims: Mapping[str, int], where: str) -> None
 
 
 def _bind_rest(graph: GraphProto, dims: Mapping[str, int]) -> None:
-    """Apply `_bind_type` to outputs and all subgraphs."""
     for value in graph.output:
         _bind_type(value.type, dims)
     for node in graph.node:
@@ -210,7 +201,6 @@ def _bind_rest(graph: GraphProto, dims: Mapping[str, int]) -> None:
 
 
 def _bind_type(value_type: TypeProto, dims: Mapping[str, int]) -> None:
-    """Write `dims` into a type and remove other names, in place."""
     for dim in value_type.tensor_type.shape.dim if value_type.HasField("tensor_type") else ():
         name = dim.dim_param
         if name:

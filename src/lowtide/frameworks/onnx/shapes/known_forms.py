@@ -17,8 +17,8 @@ Forms = Mapping[str, Form]
 def known_forms(model: ModelProto, skeleton: ModelProto) -> Forms:
     """Return the runtime's forms of values, subgraphs included.
 
-    It infers less than `infer_types`, so inference runs a second time. Source: Graph::InferAndVerifyTypeMatch of ONNX
-    Runtime 1.31: stated shapes, and shapes that follow from inputs and weights, never from computed values.
+    Source: Graph::InferAndVerifyTypeMatch of ONNX Runtime 1.31: stated shapes, and shapes that follow from inputs and
+    weights, never from computed values.
     """
     light = ModelProto()
     light.CopyFrom(skeleton)
@@ -34,7 +34,7 @@ def known_forms(model: ModelProto, skeleton: ModelProto) -> Forms:
 
 
 def forms_in(graph: GraphProto, names: Collection[str] = ()) -> dict[str, Form]:
-    """Return the forms that a graph and its subgraphs state; dimensions may be in `names`."""
+    """Return the forms that a graph states; dimensions may be in `names`."""
     found = dict(_forms([*graph.value_info, *graph.input], names))
     for node in graph.node:
         for _, inner in subgraphs_of(node):

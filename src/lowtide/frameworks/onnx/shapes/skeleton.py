@@ -1,8 +1,4 @@
-"""A copy of a model for shape inference: the same nodes, without weights.
-
-Operators of ONNX Runtime, common in optimized files and unknown to inference, become standard ones of the same output
-shape.
-"""
+"""A copy of a model for shape inference."""
 
 from collections.abc import Callable, Mapping
 
@@ -89,7 +85,6 @@ def _become(node: NodeProto, name: str, n_inputs: int) -> None:
 
 
 def _fused_matmul(node: NodeProto, graph: GraphProto) -> None:
-    """Operands may be transposed, or have rows before the batch."""
     left, right = _matrix(node, "A", "ij"), _matrix(node, "B", "jk")
     _become(node, "Einsum", 2)
     node.attribute.append(helper.make_attribute("equation", f"{left},{right}->...ik"))
@@ -101,7 +96,6 @@ def _matrix(node: NodeProto, operand: str, axes: str) -> str:
 
 
 def _reorder_output(node: NodeProto, graph: GraphProto) -> None:
-    """Remove channels that pad the blocked layout."""
     channels = int_of(node, "channels")
     if channels >= 1 and not int_of(node, "channels_last"):
         _take_channels(node, graph, channels)
@@ -144,8 +138,6 @@ def _pooling_of_integers(node: NodeProto, graph: GraphProto) -> None:
 
 
 def _operands(name: str, *places: int) -> Callable[[NodeProto, GraphProto], None]:
-    """Make a node `name` of its inputs at `places`, without scales and zero points."""
-
     def become(node: NodeProto, graph: GraphProto) -> None:
         if len(node.input) > max(places):
             operands = [node.input[place] for place in places]
@@ -172,7 +164,6 @@ _LAYOUT_ATTRIBUTES = ("auto_pad", "dilations", "group", "kernel_shape", "pads", 
 
 
 def _channels_last() -> FunctionProto:
-    """Return a function that convolves channels-last images."""
     inputs = ["x", "x_scale", "x_zero", "w", "w_scale", "w_zero", "y_scale", "y_zero", "b"]
     middle = helper.make_node("QLinearConv", ["x_first", *inputs[1:]], ["y_first"])
     for name in _LAYOUT_ATTRIBUTES:
@@ -189,11 +180,10 @@ def _channels_last() -> FunctionProto:
 
 
 CHANNELS_LAST = _channels_last()
-"""A stand-in of several operators, added to skeletons that use it."""
+"""A convolution of channels-last images, added to skeletons that use it."""
 
 
 def _upsample(node: NodeProto, graph: GraphProto) -> None:
-    """Enlarge in the blocked layout."""
     scales = attribute_of(node, "scales")
     if scales is None:
         return

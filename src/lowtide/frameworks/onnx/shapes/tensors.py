@@ -1,4 +1,4 @@
-"""Bytes of tensors, and content of short ones, which may decide shapes."""
+"""Bytes of tensors, and content of short ones."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -45,17 +45,14 @@ def static_shape(value_type: TypeProto) -> list[int] | None:
 
 
 def shape_in(types: Mapping[str, TypeProto], name: str) -> list[int] | None:
-    """Return the shape of a named value, None if unknown."""
     return static_shape(types[name]) if name in types else None
 
 
 def bytes_like(types: Mapping[str, TypeProto], name: str, elements: int) -> int:
-    """Return the bytes of some elements of a named value's type."""
     return elements * BITS.get(types[name].tensor_type.elem_type, 0) // 8
 
 
 def type_bytes(value_type: TypeProto, name: str) -> int | None:
-    """Return a dense tensor's bytes, None if unknown."""
     shape = static_shape(value_type)
     element_type = value_type.tensor_type.elem_type
     if shape is None or element_type == TensorProto.UNDEFINED:
@@ -75,7 +72,6 @@ MOST_ELEMENTS = 1024
 
 
 def is_short(tensor: TensorProto) -> bool:
-    """Return whether a tensor is in the model and short."""
     return tensor.data_location != TensorProto.EXTERNAL and math.prod(tensor.dims) <= MOST_ELEMENTS
 
 
@@ -98,7 +94,6 @@ def short_constants(graph: GraphProto) -> Mapping[str, TensorProto]:
 
 
 def _content(constant: NodeProto) -> TensorProto | None:
-    """Return a tensor or integers, None otherwise."""
     for attribute in constant.attribute:
         if attribute.name == "value":
             return attribute.t

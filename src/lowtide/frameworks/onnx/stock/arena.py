@@ -1,4 +1,4 @@
-"""Placement of blocks by the stock runtime: memory pattern and arena."""
+"""The stock runtime's memory pattern and arena."""
 
 from bisect import bisect_left, bisect_right, insort
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ _LARGEST_GROWTH = 2**30
 _MOST_SPARE = 128 * 2**20
 _PAGE = 4096
 _TABLE_ENTRY = 8
-"""Bytes of the chunk table, per possible chunk."""
+"""Bytes per possible chunk."""
 
 
 @dataclass(slots=True, eq=False)
@@ -34,9 +34,8 @@ class _StockChunk:
 class StockArena:
     """Chunks in doubling regions; covered pages stay resident.
 
-    Source: BFCArena of ONNX Runtime 1.31 with default settings: best fit with coalescing, lowest address first; a new
-    region is below the last, or above if `ascends`. Complexity: O(log chunks) to find a chunk, O(free chunks) to keep
-    them sorted.
+    Source: BFCArena of ONNX Runtime 1.31 with default settings. New regions are below the last, or above if `ascends`.
+    Complexity: O(log chunks) to find a chunk, O(free chunks) to keep them sorted.
     """
 
     ascends: bool = False
@@ -48,17 +47,14 @@ class StockArena:
 
     @property
     def resident_bytes(self) -> int:
-        """Bytes of covered pages and of the chunk table."""
         pages = sum(end - first for ranges in self._touched for first, end in ranges)
         return _PAGE * pages + self.reserved_bytes * _TABLE_ENTRY // _ROUNDING
 
     @property
     def reserved_bytes(self) -> int:
-        """Bytes of all regions."""
         return sum(self._regions)
 
     def allocate(self, size: int) -> _StockChunk:
-        """Return a chunk of at least `size` bytes."""
         rounded = max(1, -(-size // _ROUNDING)) * _ROUNDING
         chunk = self._find(rounded) or self._new_region(rounded)
         if chunk.size >= 2 * rounded or chunk.size - rounded >= _MOST_SPARE:
@@ -68,7 +64,6 @@ class StockArena:
         return chunk
 
     def release(self, chunk: _StockChunk) -> None:
-        """Free a chunk and join neighbors."""
         chunk.free = True
         after, before = chunk.after, chunk.before
         if after is not None and after.free:
@@ -126,8 +121,7 @@ _ALIGNMENT = 256
 def pattern_bytes(run: Allocations) -> int:
     """Return the size of the block that holds all values of a run.
 
-    Source: MemPatternPlanner of ONNX Runtime 1.31: each value goes into the smallest gap that fits, the first of
-    equals, else behind the last live value. Complexity: O(values * live values).
+    Source: MemPatternPlanner of ONNX Runtime 1.31. Complexity: O(values * live values).
     """
     live: list[tuple[int, int, int]] = []
     """Offset, size and block, not sorted by offset."""

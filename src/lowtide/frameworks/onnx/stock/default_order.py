@@ -14,8 +14,7 @@ from lowtide.frameworks.onnx.reading.translation import Translation
 def default_order_of(graph: GraphProto) -> list[int]:
     """Return node positions in the runtime's default order, without constants.
 
-    Source: GraphViewer of ONNX Runtime 1.32, a depth-first walk against the edges from nodes without readers, last
-    first. Complexity: O(edges log edges).
+    Source: GraphViewer of ONNX Runtime 1.32. Complexity: O(edges log edges).
     """
     running = [place for place, node in enumerate(graph.node) if operator_of(node) not in CONSTANTS]
     writers = {name: place for place in running for name in graph.node[place].output if name}
@@ -39,7 +38,7 @@ def default_order_of(graph: GraphProto) -> list[int]:
 
 
 def default_order_among(graph: GraphProto, places: Sequence[int]) -> list[int]:
-    """Return positions in the default order of a file with these nodes."""
+    """Return a file's default order of these nodes."""
     walked = default_order_of(GraphProto(node=[graph.node[place] for place in places]))
     return [places[position] for position in walked]
 

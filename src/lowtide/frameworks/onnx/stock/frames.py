@@ -1,4 +1,4 @@
-"""Allocations of the stock runtime for a graph and its callees, one frame per run."""
+"""Allocations of the stock runtime, one frame per run of a graph."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,8 +24,7 @@ _MOST_EVENTS = 10**5
 class StockFrame:
     """A graph as the stock runtime runs it once.
 
-    Source: If, Loop and Scan of ONNX Runtime 1.31. Bodies run in the default order, in frames without a pattern. An If
-    counts its larger branch, a Loop the runs that its collected results imply.
+    Source: If, Loop and Scan of ONNX Runtime 1.31. Bodies run in the default order, in frames without a pattern.
     """
 
     translation: Translation
@@ -33,23 +32,19 @@ class StockFrame:
 
     @cached_property
     def problem(self) -> Problem:
-        """Its planning problem."""
         return Problem(self.translation.graph)
 
     @cached_property
     def calls(self) -> Mapping[int, CalledRuns]:
-        """Runs of callees by op, in any node order."""
         return dict(_calls(self.translation, self.graph))
 
     def allocations(self, nodes: Sequence[int]) -> Allocations:
-        """Return a run's allocations in this order; complexity as `stock_allocations`, per run of every body."""
         steps = list(_steps(self.translation, self.graph, nodes))
         workspaces = self.problem.transient.sum(1)
         return stock_allocations(self.translation.graph, self.translation.forms, steps, workspaces, self.calls)
 
 
 def _steps(translation: Translation, nodes_of: GraphProto, nodes: Sequence[int]) -> Iterator[StockStep]:
-    """Yield ops at their first node, and shape nodes in place."""
     values, ops = translation.values, translation.graph
     op_of = {node: op for op, members in enumerate(translation.nodes_of_ops) for node in members}
     shapes = {node for node in op_of if operator_of(nodes_of.node[node]) in METADATA}
@@ -108,7 +103,6 @@ def _loop(outer: Graph, node: NodeProto, body: GraphProto, graph: Graph, run: Al
 
 
 def _scan(node: NodeProto, body: GraphProto, graph: Graph, run: Allocations, held: int) -> CalledRuns:
-    """Return a Scan's runs; states have buffers throughout."""
     sizes: Mapping[str, int] = dict(zip(graph.buffer_names, graph.sizes.tolist(), strict=True))
     states = [sizes[value.name] for value in body.input[: len(body.input) - int_of(node, "num_scan_inputs")]]
     made = Allocations()

@@ -1,4 +1,4 @@
-"""Reuse of storage by the stock runtime: blocks, and when they are freed."""
+"""Reuse of storage by the stock runtime."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +34,6 @@ class Allocations:
     """Block by buffer."""
 
     def add(self, size: int, role: StockRole) -> int:
-        """Return a new block."""
         self.sizes.append(size)
         self.roles.append(role)
         return len(self.sizes) - 1
@@ -49,7 +48,6 @@ class Allocations:
 
     @property
     def peak_bytes(self) -> int:
-        """Peak of allocated bytes."""
         changes = [self.sizes[block] if made else -self.sizes[block] for block, made in self.events]
         return int(np.cumsum(changes).max(initial=0)) if changes else 0
 
@@ -60,7 +58,6 @@ class StockStep:
 
     op: int
     reads: Sequence[int]
-    """Buffers."""
     writes: Sequence[int]
     is_op: bool = True
 
@@ -84,10 +81,8 @@ def stock_allocations(
 ) -> Allocations:
     """Return the allocations of a graph's steps, with memory reuse.
 
-    `forms` holds each buffer's form or None, `workspaces` scratch bytes by op, `calls` the runs of ops with bodies.
-    Source: the allocation planner of ONNX Runtime 1.31. Graph outputs get new storage. Other values reuse a dying input
-    of an in-place kernel, else, unless scalar, the last freed block of the same form, but never storage of inputs and
-    weights. Complexity: O(reads + dead blocks) per value.
+    `workspaces` (bytes) and `calls` are by op. Source: the allocation planner of ONNX Runtime 1.31, which never reuses
+    storage of inputs and weights. Complexity: O(reads + dead blocks) per value.
     """
     made = Allocations()
     planner = _Planner(graph, forms, made, steps)

@@ -1,4 +1,4 @@
-"""A graph as the stock runtime runs it: its order, its memory, and limits of the prediction."""
+"""A graph as the stock runtime runs it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -41,22 +41,18 @@ class StockBytes:
 
 @dataclass(frozen=True)
 class StockGraph:
-    """A graph as the stock runtime runs it on one thread.
-
-    Walks and predictions are cached: checking, saving and reporting a plan use the same order.
-    """
+    """A graph as it runs on one thread."""
 
     graph: GraphProto
     translation: Translation
     in_running_order: bool = False
-    """Whether nodes are in running order, as in optimized files."""
+    """As in optimized files."""
     _walks: dict[tuple[int, ...], list[int]] = field(init=False, default_factory=dict[tuple[int, ...], list[int]])
     _predictions: dict[tuple[int, ...], StockBytes] = field(
         init=False, default_factory=dict[tuple[int, ...], StockBytes]
     )
 
     def in_own_order(self) -> StockBytes:
-        """Return the memory of the graph in the runtime's order."""
         return self.predict(self._running_order)
 
     def reordered(self, positions: Sequence[int]) -> StockBytes:
@@ -64,7 +60,6 @@ class StockGraph:
         return self.predict(self._default_order(positions))
 
     def predict(self, nodes: Sequence[int]) -> StockBytes:
-        """Return runs' memory in this order, each op at its first node."""
         key = tuple(nodes)
         if key not in self._predictions:
             run = self._frame.allocations(key)
@@ -80,18 +75,15 @@ class StockGraph:
 
     @property
     def peak_bytes(self) -> int:
-        """Peak of live bytes in the runtime's order."""
         return self._peak(self._running_order)
 
     def peak_of(self, positions: Sequence[int]) -> int:
-        """Return a file's peak of live bytes in this order."""
         return self._peak(self._default_order(positions))
 
     def numbered(self, order: NodeOrder) -> NodeOrder | None:
         """Return a file order that makes the runtime run the ops as in `order`, or None.
 
-        The default order mirrors a file, so the default order of `order` is tried; it fails for some values with
-        several readers. None if nodes run twice or bodies are planned.
+        None if nodes run twice or bodies are planned.
         """
         if order.names or order.inner:
             return None
@@ -110,7 +102,6 @@ class StockGraph:
 
     @property
     def unmodeled(self) -> tuple[str, ...]:
-        """Limits of the prediction, one phrase each."""
         calls = () if has_frames(self.translation) else (_CALLS,)
         unknown = (_UNKNOWN,) if self.translation.has_unknown_sizes else ()
         return (*calls, *unknown, *((_ORDER,) if self.is_ordered_at_random else ()))
@@ -134,12 +125,10 @@ class StockGraph:
 
 
 def running_nodes(graph: GraphProto) -> list[tuple[str, ...]]:
-    """Return each node's outputs, without constants."""
     return [tuple(node.output) for node in graph.node if operator_of(node) not in CONSTANTS]
 
 
 def _resident_bytes(run: Allocations, pattern: int, arena: StockArena) -> int:
-    """Return touched pages after a run without a pattern and runs with it."""
     _replay(run, arena, run.events)
     others = [(block, made) for block, made in run.events if run.roles[block] is not StockRole.VALUE]
     for _ in range(_RUNS - 1):

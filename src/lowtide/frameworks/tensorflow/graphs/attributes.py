@@ -1,4 +1,4 @@
-"""Node attributes, encoded as AttrValue messages."""
+"""Node attributes, decoded from AttrValue messages and encoded as such."""
 
 from collections.abc import Iterable
 
@@ -17,78 +17,64 @@ def integer(value: Content | None, default: int = 0) -> int:
 
 
 def integers(value: Content | None) -> list[int]:
-    """Decode a list of numbers, data types or bools."""
     return [each for items in values("AttrValue", value, "list") for each in values("ListValue", items, *_NUMBERS)]
 
 
 def text(value: Content | None) -> str:
-    """Return "" if there is none."""
     return str(next(values("AttrValue", value, "s"), b""), "utf-8", "replace")
 
 
 def texts(value: Content | None) -> list[str]:
-    """Decode a list of texts."""
     found = (each for items in values("AttrValue", value, "list") for each in values("ListValue", items, "s"))
     return [str(each, "utf-8", "replace") for each in found]
 
 
 def shape(value: Content | None) -> Shape:
-    """None if there is none."""
     return next(map(_shape_of, values("AttrValue", value, "shape")), None)
 
 
 def shapes(value: Content | None) -> list[Shape]:
-    """Decode a list of shapes."""
     lists = values("AttrValue", value, "list")
     return [_shape_of(each) for items in lists for each in values("ListValue", items, "shape")]
 
 
 def functions(value: Content | None) -> list[str]:
-    """Decode the names of one or more functions."""
     found = list(values("AttrValue", value, "func"))
     found += [each for items in values("AttrValue", value, "list") for each in values("ListValue", items, "func")]
     return [next(values("NameAttrList", each, "name"), "") for each in found]
 
 
 def tensor_shape(value: Content | None) -> Shape:
-    """Decode the shape of a tensor."""
     for tensor in values("AttrValue", value, "tensor"):
         return next(map(_shape_of, values("TensorProto", tensor, "tensor_shape")), ())
     return None
 
 
 def of_type(number: int) -> bytes:
-    """Encode a data type."""
     return encode_field("AttrValue", "type", number)
 
 
 def of_integer(value: int) -> bytes:
-    """Encode a number."""
     return encode_field("AttrValue", "i", value)
 
 
 def of_bool(value: bool) -> bytes:
-    """Encode a bool."""
     return encode_field("AttrValue", "b", int(value))
 
 
 def of_text(value: str) -> bytes:
-    """Encode a text."""
     return encode_field("AttrValue", "s", value)
 
 
 def of_texts(values: Iterable[str]) -> bytes:
-    """Encode a list of texts."""
     return encode_field("AttrValue", "list", b"".join(encode_field("ListValue", "s", value) for value in values))
 
 
 def of_shape(sizes: Shape) -> bytes:
-    """Encode a shape."""
     return encode_field("AttrValue", "shape", _shape_message(sizes))
 
 
 def of_shapes(shapes: Iterable[Shape]) -> bytes:
-    """Encode a list of shapes."""
     items = (encode_field("ListValue", "shape", _shape_message(sizes)) for sizes in shapes)
     return encode_field("AttrValue", "list", b"".join(items))
 

@@ -1,4 +1,4 @@
-"""MetaGraphDefs and SavedModels: graph, feeds and fetches."""
+"""MetaGraphDefs and SavedModels."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ _TRAIN_OP = "train_op"
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Names of inputs and outputs, and their tensors."""
+    """Tensors by the names of inputs and outputs."""
 
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
@@ -27,10 +27,8 @@ class MetaGraph:
     graph: GraphDef
     signatures: Mapping[str, Signature] = field(default_factory=dict[str, Signature])
     train_ops: tuple[str, ...] = ()
-    """The collection "train_op"."""
 
     def pieces_with(self, graph: GraphDef) -> list[Content]:
-        """Return the MetaGraphDef with another graph, in pieces."""
         if graph is self.graph:
             return [self.piece]
         return _replaced("MetaGraphDef", self.piece, "graph_def", graph.pieces())
@@ -54,17 +52,14 @@ def read_meta_graph(piece: Content) -> MetaGraph:
 
 
 def meta_graphs_of(saved_model: Content) -> list[MetaGraph]:
-    """Return a SavedModel's meta graphs; raises WireError for broken content."""
     return [read_meta_graph(piece) for piece in values("SavedModel", saved_model, "meta_graphs")]
 
 
 def saved_model_with(saved_model: Content, meta_graph: list[Content]) -> list[Content]:
-    """Return a SavedModel with another first meta graph, in pieces."""
     return _replaced("SavedModel", saved_model, "meta_graphs", meta_graph)
 
 
 def _replaced(kind: str, piece: Content, replaced: str, pieces: list[Content]) -> list[Content]:
-    """Return a message with new content in a name's first field."""
     written: list[Content] = []
     is_done = False
     for name, start, _, end in named_fields(kind, piece):

@@ -1,4 +1,4 @@
-"""GraphDefs: nodes, functions, and other fields as read."""
+"""GraphDefs and their functions."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -82,7 +82,7 @@ class GraphDef:
         rest: Sequence[Content] = (),
         library_rest: Sequence[Content] = (),
     ) -> None:
-        """`rest` and `library_rest` are other encoded fields of the graph and of its library."""
+        """`rest` and `library_rest` are other encoded fields."""
         self.nodes = nodes
         self.functions = dict(functions or {})
         self._rest = rest
@@ -155,7 +155,6 @@ class GraphDef:
 
 
 def _read_at(read: Callable[[Content], Made], view: memoryview, begin: int, end: int) -> Made:
-    """Read a part of `view`; errors have positions in `view`."""
     try:
         return read(view[begin:end])
     except WireError as error:

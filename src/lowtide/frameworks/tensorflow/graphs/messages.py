@@ -1,6 +1,6 @@
-"""TensorFlow's messages, declared as data in `messages.tsv`, and GraphDefs in the text format.
+"""TensorFlow's messages, declared in `messages.tsv`, and GraphDefs in the text format.
 
-Constants can be gigabytes, so `values` and `named_fields` decode only the requested fields of one message.
+Constants can be gigabytes, so only requested fields of one message are decoded.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,8 +24,7 @@ from lowtide.frameworks.wire import (
 )
 
 _TABLE = [line.split("\t") for line in (Path(__file__).parent / "messages.tsv").read_text("utf-8").splitlines()]
-"""Rows of (enum, name, NAME=number…) and (message, name, fields as read by `fields_of`). GraphDef is complete,
-MetaGraphDef and SavedModel only as needed."""
+"""Rows of (enum, name, NAME=number…) and (message, name, fields as read by `fields_of`). Only GraphDef is complete."""
 
 
 def _numbers(name: str) -> dict[str, int]:
@@ -62,15 +61,14 @@ for _kind, _name, _fields in _TABLE:
 
 
 def field_number(kind: str, name: str) -> int:
-    """Return the number of a field of a message."""
     return GraphMessage.KINDS[kind].fields_by_name[name].number
 
 
 def values(kind: str, content: Content | None, *names: str) -> Iterator[Any]:
     """Yield the values of a message's named fields, in file order.
 
-    Nested messages and bytes are slices; numbers are signed. Floating-point fields and other wire types are skipped.
-    Raises WireError for broken content.
+    Nested messages and bytes are slices. Floating-point fields and other wire types are skipped. Raises WireError for
+    broken content.
     """
     if content is None:
         return
@@ -98,7 +96,6 @@ def _decoded(kind: str, names: tuple[str, ...]) -> dict[int, str]:
 
 
 def map_entry(kind: str, content: Content) -> tuple[str, Content]:
-    """Return key and value of a map entry, text to message."""
     key, value = "", content[:0]
     for each in values(kind, content, "key", "value"):
         if isinstance(each, str):
@@ -120,7 +117,6 @@ def named_fields(kind: str, content: Content) -> Iterator[tuple[str, int, int, i
 
 
 def encode_field(kind: str, name: str, value: int | str | Content) -> bytes:
-    """Return an encoded field."""
     number = field_number(kind, name)
     if isinstance(value, int):
         return encode_number(number, value)

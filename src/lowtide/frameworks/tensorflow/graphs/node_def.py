@@ -7,11 +7,10 @@ from lowtide.frameworks.wire import BYTES, Content, WireError, fields
 
 _NAMES = {field_number("NodeDef", name): name for name in ("name", "op", "input", "device", "attr")}
 _BY_TAG = {number << 3 | BYTES: name for number, name in _NAMES.items()}
-"""By tag, which is one byte."""
 
 
 class NodeDef:
-    """A node; immutable. `piece` is its message, uncopied, since it may contain a large constant."""
+    """An immutable node. `piece` is its message, uncopied, since it may contain a large constant."""
 
     __slots__ = ("_attributes", "device", "inputs", "name", "op", "piece")
 
@@ -86,10 +85,7 @@ class NodeDef:
 
 
 def _texts(piece: Content) -> Iterator[tuple[str, int, int]]:
-    """Yield names and positions of a node's text fields.
-
-    Short fields, nearly all, are decoded here for speed.
-    """
+    """Yield names and positions of text fields, decoding short ones here for speed."""
     at, stop = 0, len(piece)
     while at < stop:
         field = _BY_TAG.get(piece[at])

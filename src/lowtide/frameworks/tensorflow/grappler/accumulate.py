@@ -1,4 +1,4 @@
-"""Sums as accumulations, which free each operand after its addition."""
+"""Sums as accumulations, which free each operand early."""
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
@@ -46,11 +46,10 @@ def sums_near_capacity(graph: Graph, pressure: Pressure, capacity_bytes: int) ->
 
 
 def accumulate_sums(graph: Graph, sums: Collection[OpId]) -> Graph:
-    """Return the graph with `sums` rewritten to start from zero and to add operands once written. O(n + e).
+    """Return the graph with `sums` that start from zero and add operands once written. O(n + e).
 
-    A sum `s` becomes `s/tmp_var_zeros`, one `s/tmp_var_accum_<i>` per operand, and `s`, which returns the result. Ops
-    that had to precede `s` precede the zeros if they precede the first operand. Buffers keep their ids. Raises
-    UsageError for an op that `can_accumulate` refuses. Source: SchedulingPass.
+    A sum `s` becomes `s/tmp_var_zeros`, one `s/tmp_var_accum_<i>` per operand, and `s`, which returns the result.
+    Buffers keep their ids. Raises UsageError for an op that `can_accumulate` refuses. Source: SchedulingPass.
     """
     for op in sums:
         if not can_accumulate(graph, op):
@@ -70,9 +69,9 @@ def accumulate_sums(graph: Graph, sums: Collection[OpId]) -> Graph:
 
 
 def _split(op: OpId, record: Op, writers: Sequence[OpId], names: set[str]) -> tuple[list[tuple[OpId, Op]], Op]:
-    """Return the new ops of one sum, each with the op that it follows, and the op that replaces the sum.
+    """Return the new ops, each with the op that it follows, and the sum's replacement.
 
-    `writers` are the last writers of the operands, -1 for the start. New ops have old op ids in `after`.
+    New ops have old op ids in `after`.
     """
     (result,) = record.writes
     first = min((writer for writer in writers if writer >= 0), default=op - 1)

@@ -1,4 +1,4 @@
-"""Grappler's memory optimizer: its levels and rounds."""
+"""Levels and rounds of Grappler's memory optimizer."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -45,15 +45,14 @@ class LevelPlan:
     """The result of a level; ops by name."""
 
     graph: Graph
-    """The graph, with sums rewritten by scheduling."""
+    """With sums rewritten by scheduling."""
     plan: Plan
-    """A verified plan for this graph, with its peak."""
+    """Verified, with its peak."""
     recomputed: tuple[str, ...]
     swapped: tuple[Swap, ...]
     """All, including those too short for the plan."""
     accumulated: tuple[str, ...]
     relaxed: tuple[str, ...]
-    """Assignments that need no pinned memory."""
     rounds: int
 
 
@@ -70,12 +69,10 @@ def optimize_memory(
 ) -> LevelPlan:
     """Run a level of Grappler's memory optimizer on the first memory space; swaps use the second.
 
-    Levels: no; default (scheduling and swapping); manual (hints only); swapping; recomputation; scheduling; heuristics
-    (all). Recomputation is first, then up to 25 rounds of scheduling and swapping. `capacity_bytes` include persistent
-    buffers; without a capacity, only hinted swaps are made, and without `may_swap` none. Beyond Grappler, fed values
-    are swapped only if hinted, and variables that were read never. The peak can exceed the baseline's. Raises
-    UsageError for an unknown level, hints that match no op, an empty scope, a bandwidth that is not positive, and swaps
-    without a second space.
+    `capacity_bytes` include persistent buffers; without a capacity, only hinted swaps are made, and without `may_swap`
+    none. Beyond Grappler, fed values are swapped only if hinted, and variables that were read never. The peak can
+    exceed the baseline's. Raises UsageError for an unknown level, hints that match no op, an empty scope, a bandwidth
+    that is not positive, and swaps without a second space.
     """
     hints = hints or Hints()
     hints.check(graph)

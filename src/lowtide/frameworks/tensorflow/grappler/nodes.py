@@ -12,7 +12,6 @@ CHEAP_KINDS = frozenset(
     | {"Reciprocal", "Relu", "Relu6", "Reshape", "Rsqrt", "Sigmoid", "Sqrt", "Square", "SquaredDifference", "Sub"}
     | {"Tile", "Transpose"}
 )
-"""Ops cheap to recompute."""
 
 CHEAP_KINDS_TODAY = CHEAP_KINDS | {
     *("AddV2", "Elu", "Exp", "FusedBatchNormV2", "FusedBatchNormV3", "LeakyRelu", "Maximum", "Minimum", "Selu"),
@@ -23,7 +22,6 @@ CHEAP_KINDS_TODAY = CHEAP_KINDS | {
 SUM_KINDS = frozenset({"AccumulateNV2", "AddN"})
 
 FORWARDING_KINDS = frozenset({"Identity", "Reshape"})
-"""Views of their input."""
 
 FORWARDING_KINDS_TODAY = FORWARDING_KINDS | {
     *("EnsureShape", "ExpandDims", "PreventGradient", "ReadVariableOp", "Squeeze", "StopGradient")
@@ -40,7 +38,7 @@ _SEND_KINDS = frozenset({"_HostSend", "_Send"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hints:
-    """Hints of the user by op name; node attributes in TensorFlow."""
+    """Hints of the user by op name."""
 
     recompute: frozenset[str] = frozenset()
     """`_recompute_hint`: ops that may be recomputed."""
@@ -73,11 +71,10 @@ class Nodes:
     readers: list[list[tuple[OpId, int]]]
     """(op, index of the read) per buffer, in program order."""
     writers: list[list[OpId]]
-    """Ops that write or mutate each buffer, in program order."""
 
 
 def nodes_of(graph: Graph) -> Nodes:
-    """Derive the edges: an op's inputs are the last writers of the buffers it touches. O(n + e)."""
+    """Derive edges: an op's inputs are the last writers of its buffers. O(n + e)."""
     writers: list[list[OpId]] = [[] for _ in range(graph.n_buffers)]
     inputs: list[list[OpId]] = []
     outputs: list[list[OpId]] = [[] for _ in range(graph.n_ops)]
@@ -97,10 +94,7 @@ def nodes_of(graph: Graph) -> Nodes:
 
 
 def is_swappable(graph: Graph, nodes: Nodes, buffer: BufferId, forwarding: Collection[str] = FORWARDING_KINDS) -> bool:
-    """Return whether Grappler would swap a buffer of the first memory space.
-
-    It is written once, not persistent, and no view of a persistent buffer by kinds in `forwarding`.
-    """
+    """Return whether Grappler would swap a buffer: in the first space, written once, no persistent one or its view."""
     writers = len(nodes.writers[buffer])
     if graph.buffer_spaces[buffer] or writers > 1 or (writers and graph.exists_at_start[buffer]):
         return False
@@ -113,9 +107,9 @@ def is_swappable(graph: Graph, nodes: Nodes, buffer: BufferId, forwarding: Colle
 
 
 def relaxed_assignments(graph: Graph, nodes: Nodes) -> list[str]:
-    """Return the names of the assignments that need no pinned memory. O(n + e).
+    """Return the assignments that need no pinned memory. O(n + e).
 
-    All ops that depend on them run on their device, and none sends. Source: RelaxAllocatorConstraints.
+    Source: RelaxAllocatorConstraints.
     """
     stays = [True] * graph.n_ops
     for op in range(graph.n_ops - 1, -1, -1):

@@ -33,7 +33,7 @@ class Pressure:
     peak_at: float
     live: Sequence[LiveBuffer]
     ends: Sequence[float]
-    """When each op ends, for the last time if recomputed. Ops at the peak or later end after `peak_at`."""
+    """The last end of each op. Ops at the peak or later end after `peak_at`."""
 
 
 def pressure_of(graph: Graph, plan: Plan, space: SpaceId, capacity_bytes: int) -> Pressure:
@@ -59,9 +59,9 @@ def pressure_of(graph: Graph, plan: Plan, space: SpaceId, capacity_bytes: int) -
 
 
 def virtual_order(names: Sequence[str], inputs: Sequence[Sequence[int]], nanoseconds: Sequence[int]) -> list[int]:
-    """Return nodes in the order in which Grappler's virtual cluster runs them on one device. O((n + e) log n).
+    """Return nodes in the order of Grappler's virtual cluster on one device. O((n + e) log n).
 
-    The node that is ready first runs next; names break ties. Nodes on a cycle are left out.
+    Names break ties. Nodes on a cycle are left out.
     """
     sorter = TopologicalSorter[int](dict.fromkeys(range(len(names)), ()))
     for node, sources in enumerate(inputs):
@@ -84,8 +84,7 @@ def virtual_order(names: Sequence[str], inputs: Sequence[Sequence[int]], nanosec
 def estimated_pressure(graph: Graph, space: SpaceId, capacity_bytes: int) -> Pressure:
     """Return Grappler's estimate of the baseline's peak, against a capacity. O((n + e) log n).
 
-    Times are whole microseconds. A value is live from its op's start until a nanosecond after its last reader ends.
-    Persistent buffers count from the op that names them. Source: graph_memory.cc.
+    Times are whole microseconds. Persistent buffers count from the op that names them. Source: graph_memory.cc.
     """
     start_us, end_us = _clock(graph)
     first: dict[BufferId, int] = {}
@@ -123,7 +122,6 @@ def estimated_pressure(graph: Graph, space: SpaceId, capacity_bytes: int) -> Pre
 
 
 def _clock(graph: Graph) -> tuple[list[int], list[int]]:
-    """Return every op's start and end, in microseconds."""
     nanoseconds = np.maximum(1, np.rint(graph.cost * 1e9)).astype(np.int64)
     starts = (np.cumsum(nanoseconds) - nanoseconds) // 1000
     return starts.tolist(), (starts + nanoseconds // 1000).tolist()

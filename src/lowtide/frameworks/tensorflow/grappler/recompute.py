@@ -29,7 +29,6 @@ def is_in_scope(name: str, scope: str) -> bool:
 
 
 def target_ops(graph: Graph, scope: str) -> list[bool]:
-    """Return, per op, whether its name is in a scope."""
     return [is_in_scope(name, scope) for name in graph.op_names]
 
 
@@ -47,7 +46,7 @@ def candidate_ops(graph: Graph, targets: Sequence[bool], cheap: Collection[str],
 def recompute_groups(nodes: Nodes, candidates: Sequence[bool], targets: Sequence[bool]) -> list[Group]:
     """Group connected candidates if one feeds a target and reads none. O(n + e).
 
-    A group's ops that lead to a target are recomputed. Source: GetOpGroupsToRecompute.
+    Source: GetOpGroupsToRecompute.
     """
     groups: list[Group] = []
     seen = [False] * len(candidates)
@@ -70,7 +69,6 @@ def recompute_groups(nodes: Nodes, candidates: Sequence[bool], targets: Sequence
 
 
 def groups_in_scope(graph: Graph, nodes: Nodes, scope: str, cheap: Collection[str], hints: Hints) -> list[Group]:
-    """Return the groups of candidates read by a scope's ops."""
     targets = target_ops(graph, scope)
     return recompute_groups(nodes, candidate_ops(graph, targets, cheap, hints), targets)
 
@@ -78,7 +76,7 @@ def groups_in_scope(graph: Graph, nodes: Nodes, scope: str, cheap: Collection[st
 def bytes_saved(graph: Graph, nodes: Nodes, group: Group) -> int:
     """Return the bytes that recomputing a group frees until its first target, less the inputs kept alive. O(n + e).
 
-    Grappler has no such check, and recomputes a single ReLU with an equally large input.
+    Grappler has no such check.
     """
     inside, targets = set(group.ops), set(group.targets)
     begin = min(group.targets)
@@ -113,9 +111,7 @@ def _reach(start: Iterable[OpId], nodes: Nodes, allowed: Sequence[bool], *, outp
 def late_runs(graph: Graph, nodes: Nodes, groups: Sequence[Group]) -> list[OpId]:
     """Return all runs in order, with recomputed runs where targets need them. O(n + e).
 
-    A value is freed for the longest time between two reads where the later reader is a target, and recomputed right
-    before the next read. In Grappler, recomputed runs wait for other inputs of the targets. If these are ready early,
-    they run in the forward pass and save nothing.
+    Grappler's recomputed runs may run in the forward pass and save nothing.
     """
     targets = {target for group in groups for target in group.targets}
     clock = list(accumulate(graph.cost.tolist(), initial=0.0))
@@ -143,7 +139,6 @@ def late_runs(graph: Graph, nodes: Nodes, groups: Sequence[Group]) -> list[OpId]
 
 
 def _last_original_reader(op: OpId, nodes: Nodes, targets: Collection[OpId], clock: Sequence[float]) -> OpId:
-    """Return the original's last reader, before the longest wait for a target."""
     uses = [op, *nodes.outputs[op]]
     waits = [(clock[later] - clock[first + 1], -first) for first, later in pairwise(uses) if later in targets]
     return -max(waits)[1] if waits else uses[-1]

@@ -51,7 +51,7 @@ class _Candidate:
     buffer: BufferId
     fitness: float
     uses: list[tuple[OpId, int]]
-    """At or after the peak: (op, index of the read)."""
+    """At or after the peak."""
 
 
 def choose_swaps(
@@ -59,8 +59,7 @@ def choose_swaps(
 ) -> list[tuple[OpId, int]]:
     """Return reads (op, index of the read) to swap until the excess is covered; best first.
 
-    Candidates are alive at the peak, over 1 KiB and 1 ms, with later reads. The best are used long before and long
-    after the peak, and rarely. Source: IdentifySwappingCandidates. O(e + k log k) for k candidates.
+    Source: IdentifySwappingCandidates. O(e + k log k) for k candidates.
     """
     if pressure.excess_bytes <= 0:
         return []
@@ -100,8 +99,7 @@ def swap_in_trigger(
 ) -> OpId | None:
     """Return the op after which values are copied back for `op`, or None. O(n log n + e).
 
-    It is the last op to end among ancestors that end before the transfer of `seconds` must start. The search stops at
-    the border of a loop or branch. Source: FindSwapInTrigger.
+    It is the last ancestor to end before the transfer of `seconds` must start. Source: FindSwapInTrigger.
     """
     inputs = nodes.inputs[op]
     latest = max((ends[source] for source in inputs), default=0.0) - seconds
@@ -169,10 +167,10 @@ class _Stay:
 def plan_with_swaps(
     graph: Graph, runs: Sequence[OpId], swaps: Sequence[Swap], host: SpaceId, bytes_per_second: float
 ) -> Plan:
-    """Build the plan of a sequence of runs in which swapped buffers are on the host between two uses. O(runs + e).
+    """Build a plan in which swapped buffers are on the host between two uses. O(runs + e).
 
-    A buffer is copied out after it is written, and freed after its last use before the swapped read. It is copied back
-    after the in-trigger, as late as the transfer allows. Empty stays, and buffers written repeatedly, are omitted.
+    A buffer is copied back after the in-trigger, as late as the transfer allows. Empty stays, and buffers written
+    repeatedly, are omitted.
     """
     stays = _stays(graph, runs, swaps, bytes_per_second)
     before: dict[Place, list[Step]] = {}
@@ -204,7 +202,6 @@ def _places(graph: Graph, runs: Sequence[OpId]) -> tuple[dict[OpId, list[Place]]
 
 
 def _stays(graph: Graph, runs: Sequence[OpId], swaps: Sequence[Swap], bytes_per_second: float) -> list[_Stay]:
-    """Copies out in the order of writing, copies back from the last use backward."""
     seconds = [float(graph.cost[op]) for op in runs]
     ends = list(accumulate(seconds))
     starts = [end - each for end, each in zip(ends, seconds, strict=True)]

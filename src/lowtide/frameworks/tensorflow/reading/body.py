@@ -1,4 +1,4 @@
-"""Nodes of a graph or function, with their edges."""
+"""Nodes and edges of a graph or function."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +27,6 @@ class NodeBody:
     data: Sequence[Sequence[Port]]
     """Outputs read by each node, in input order."""
     controls: Sequence[Sequence[int]]
-    """The control inputs of each node."""
     n_arguments: int
     where: str
 
@@ -51,12 +50,11 @@ class NodeBody:
         return node, place + int(number)
 
     def neighbors(self, node: int) -> Iterable[int]:
-        """Yield nodes that a node reads or waits for."""
         yield from (source for source, _ in self.data[node])
         yield from self.controls[node]
 
     def ancestors(self, nodes: Iterable[int], fed: Collection[int]) -> list[bool]:
-        """Return, per node, whether it is one of `nodes` or an ancestor. Fed nodes need no inputs."""
+        """Return, per node, whether one of `nodes` needs it. Fed nodes need no inputs."""
         needed = [False] * len(self.nodes)
         waiting = list(nodes)
         while waiting:
@@ -69,12 +67,11 @@ class NodeBody:
 
 
 def body_of_graph(nodes: Sequence[NodeDef], where: str) -> NodeBody:
-    """Return the body of a graph. Raises MalformedInputError for missing inputs and repeated names."""
+    """Return nodes with their edges; raises MalformedInputError for missing inputs and repeated names."""
     return _linked(nodes, 0, where)
 
 
 def body_of_function(function: FunctionDef, where: str) -> NodeBody:
-    """Return the body of a function. Raises the errors of `body_of_graph`."""
     arguments = [NodeDef.make(each.name, "_Arg", (), {"T": of_type(each.type)}) for each in function.inputs]
     return _linked([*arguments, *function.nodes], len(arguments), where)
 
@@ -114,7 +111,6 @@ def _linked(nodes: Sequence[NodeDef], n_arguments: int, where: str) -> NodeBody:
 
 
 def sorter_of(body: NodeBody, needed: Sequence[bool], fed: Collection[int]) -> TopologicalSorter[int]:
-    """Return a sorter of the needed nodes. Fed nodes have no sources."""
     nodes = [node for node, is_needed in enumerate(needed) if is_needed]
     sorter = TopologicalSorter[int](dict.fromkeys(nodes, ()))
     for node in nodes:
@@ -124,7 +120,7 @@ def sorter_of(body: NodeBody, needed: Sequence[bool], fed: Collection[int]) -> T
 
 
 def first_ready_order(body: NodeBody, needed: Sequence[bool], fed: Collection[int]) -> list[int]:
-    """Return the needed nodes in the order in which they become ready, as Grappler's virtual scheduler does. O(n + e).
+    """Return the needed nodes as they become ready, like Grappler's virtual scheduler. O(n + e).
 
     Raises UnsupportedError for a loop of v1 control flow, NodeCycleError for another cycle.
     """
@@ -149,7 +145,6 @@ def refuse_v1(body: NodeBody, needed: Sequence[bool]) -> None:
 
 
 def v1_reason(node: NodeDef) -> str:
-    """Return the message for a node of v1 control flow."""
     return (
         f"node {node.name!r} ({node.op}) is control flow of TensorFlow 1, which is not supported; build the graph with "
         "tf.compat.v1.enable_control_flow_v2(), or choose fetches that do not need the node"
@@ -174,7 +169,6 @@ def fused_pairs(body: NodeBody, needed: Sequence[bool]) -> dict[int, int]:
 
 
 def with_waits(body: NodeBody, pairs: dict[int, int]) -> NodeBody:
-    """Return a body where each pair's first node waits for the second."""
     controls = list(body.controls)
     for place, other in pairs.items():
         controls[place] = [*controls[place], other]

@@ -1,4 +1,4 @@
-"""Calls of library functions, and shapes in their bodies."""
+"""Calls of library functions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,10 +31,9 @@ class NodeCall:
     n_outputs: int | None
     """None if the op determines it."""
     n_skipped: int = 0
-    """The number of leading inputs before the arguments."""
+    """Inputs before the arguments."""
 
     def output_bytes(self, node: NodeDef, port: int) -> int | None:
-        """Return an output's bytes by its type in the function and its recorded shape."""
         recorded = recorded_shapes(node) or ()
         if not self.functions or port >= min(len(recorded), len(self.functions[0].outputs)):
             return None
@@ -59,7 +58,7 @@ def call_of(node: NodeDef, graph: GraphDef, where: str) -> NodeCall:
 
 
 def invariant_arguments(function: FunctionDef, body: NodeBody) -> set[int]:
-    """Return arguments that a function returns at the same index; a loop never changes them."""
+    """Return the arguments that a loop never changes."""
     same: set[int] = set()
     for place, output in enumerate(function.outputs):
         source = function.results.get(output.name)
@@ -72,7 +71,6 @@ def invariant_arguments(function: FunctionDef, body: NodeBody) -> set[int]:
 
 
 def function_shapes(body: NodeBody, arguments: Sequence[Shape], graph: GraphDef) -> Shapes:
-    """Return all outputs' shapes in a function, given its arguments'."""
     recorded = known_shapes(body.nodes, {})
     for argument, shape in zip(body.nodes[: body.n_arguments], arguments, strict=False):
         recorded[argument.name, 0] = shape
@@ -80,7 +78,7 @@ def function_shapes(body: NodeBody, arguments: Sequence[Shape], graph: GraphDef)
 
 
 def completed_shapes(body: NodeBody, known: Shapes, graph: GraphDef) -> Shapes:
-    """Return all outputs' shapes in a body, inferred if TensorFlow is installed and accepts it."""
+    """Return all outputs' shapes, inferred if TensorFlow is installed and accepts the body."""
     outputs = ((node, port) for node in body.nodes for port in range(len(output_types(node))))
     if find_spec("tensorflow") is None or all(is_full(known.get((node.name, port))) for node, port in outputs):
         return known

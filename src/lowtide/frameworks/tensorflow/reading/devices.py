@@ -26,7 +26,6 @@ class Devices:
 
     spaces: Sequence[Space]
     by_node: Mapping[str, str]
-    """Of nodes."""
     fallback: str
     """The device of all other nodes."""
 
@@ -35,11 +34,10 @@ class Devices:
         return None if len(self.spaces) == 1 else self.by_node.get(node.name, self.fallback)
 
     def has_other_memory(self, name: str) -> bool:
-        """Return whether values can be copied from a device to the host: it has its own memory."""
+        """Return whether a device has its own memory, not the host's."""
         return not name.startswith(("/cpu", "/xla_cpu"))
 
     def space_of(self, node: NodeDef) -> int:
-        """Return the memory space of the outputs of a node."""
         name = self.name_of(node)
         return 0 if name is None else next(place for place, space in enumerate(self.spaces) if space.name == name)
 

@@ -16,18 +16,17 @@ class NodeEffects:
     """Effects by the index of inputs and outputs."""
 
     mutated: Sequence[int] = ()
-    """Inputs that the node overwrites."""
     forwarded: Sequence[tuple[int, int]] = ()
     """(input, output) of returned references."""
     is_fixed: bool = False
-    """Whether the node must run once and in order: it has state or is unknown."""
+    """Whether the node runs once and in order."""
 
 
 _NONE = NodeEffects()
 
 
 def holds_tensors(node: NodeDef, port: int) -> bool:
-    """Return whether an output is a list or an array of tensors."""
+    """Return whether an output is a list or array of tensors."""
     if node.op.startswith(_ARRAYS) and not port:
         return True
     types = output_types(node)
@@ -35,7 +34,6 @@ def holds_tensors(node: NodeDef, port: int) -> bool:
 
 
 def effects_of(node: NodeDef, *, calls: bool) -> NodeEffects:
-    """Return the effects of a node, no source or view."""
     spec = spec_of(node.op)
     if spec is None:
         return NodeEffects(is_fixed=True)
@@ -61,5 +59,4 @@ def may_write_over(node: NodeDef, n_inputs: int) -> range:
 
 
 def _changes_only_its_inputs(op: str) -> bool:
-    """Return whether an op with state changes only its inputs."""
     return op.startswith(("Assign", "Apply", "ResourceApply", "ResourceScatter", "Scatter", "ResourceSparseApply"))

@@ -28,10 +28,10 @@ def node_graph(
     seconds: Mapping[str, float],
     may_all_rerun: bool = False,
 ) -> Graph:
-    """Return all nodes as ops in the order of Grappler's virtual cluster, with costs of `seconds`.
+    """Return all nodes as ops in the order of Grappler's virtual cluster.
 
     The memory spaces are `device`, the host, and all other devices. With `may_all_rerun`, ops with effects may be
-    recomputed. Raises the errors of `first_ready_order`.
+    recomputed. Raises as `first_ready_order`.
     """
     costs = [max(seconds.get(node.name, 0.0), _NANOSECOND) for node in body.nodes]
     names = [node.name for node in body.nodes]
@@ -44,7 +44,7 @@ def node_graph(
 
 
 def estimated_seconds(body: NodeBody, sizes: Sizes, devices: Devices) -> dict[str, float]:
-    """Return seconds per node, estimated from bytes and floating-point operations."""
+    """Estimate seconds per node from bytes and floating-point operations."""
     order = first_ready_order(body, [True] * len(body.nodes), ())
     graph = _graph_of(body, sizes, devices, devices.spaces[0].name, dict.fromkeys(order, 1.0))
     prices: list[float] = price(graph, "eager").seconds.tolist()
@@ -61,7 +61,6 @@ def _graph_of(
     *,
     may_all_rerun: bool = False,
 ) -> Graph:
-    """Return the nodes' graph in the order of `costs`, their seconds."""
     builder = GraphBuilder("nodes")
     capacity = next((space.capacity_bytes for space in devices.spaces if space.name == device), None)
     for name, size in (("device", capacity), ("host", None), ("elsewhere", None)):
@@ -98,7 +97,6 @@ def _graph_of(
 
 
 def hints_of(body: NodeBody, fed: Iterable[str]) -> Hints:
-    """Return the hints of the nodes, and the fed nodes."""
     swap: dict[str, list[int]] = {}
     for node in body.nodes:
         value = node.attribute("_swap_to_host")

@@ -47,7 +47,7 @@ from lowtide.frameworks.tensorflow.shapes import bytes_by_output, is_full, outpu
 
 _DEEPEST_CALL = 60
 _MOST_ROUNDS = 4
-"""How often a body is translated with shapes that its callees have determined."""
+"""Rounds with shapes that callees determine."""
 
 
 def translate(
@@ -61,8 +61,7 @@ def translate(
 ) -> TensorflowTranslation:
     """Return the needed part of a body as a graph.
 
-    Sources are buffers, views are the buffers of their inputs, and other nodes are ops, which mutate the resources that
-    they write. Raises UnsupportedError for v1 control flow, MalformedInputError for missing inputs.
+    Raises UnsupportedError for v1 control flow, MalformedInputError for missing inputs.
     """
     needed = body.ancestors([*(node for node, _ in asked.results), *asked.targets], asked.fed)
     pairs = fused_pairs(body, needed)
@@ -97,14 +96,12 @@ class _NodeTranslator:
     devices: Devices
     called: Called
     pairs: dict[int, int]
-    """Pairs of nodes that run one right after the other."""
     builder: GraphBuilder = field(init=False)
     paired: set[int] = field(init=False)
     kept: set[int] = field(init=False)
-    """Nodes with fetched results: kept from their first run to the end."""
+    """Nodes with fetched results, kept to the end."""
     buffers: dict[Port, int] = field(default_factory=dict[Port, int])
     ports: list[Port] = field(default_factory=list[Port])
-    """The output that defines each buffer."""
     buffer_sizes: list[int] = field(default_factory=list[int])
     lifetimes: list[Lifetime] = field(default_factory=list[Lifetime])
     done: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
@@ -113,15 +110,12 @@ class _NodeTranslator:
     """Ops that each view's readers wait for in addition."""
     nodes: list[int] = field(default_factory=list[int])
     read_ports: dict[str, int] = field(default_factory=dict[str, int])
-    """The number of read outputs of each unknown op."""
     read_bytes: dict[int, int] = field(default_factory=dict[int, int])
-    """The bytes of each captured variable."""
     outer: list[Port] = field(default_factory=list[Port])
     found: dict[tuple[str, int], Shape] = field(default_factory=dict[tuple[str, int], Shape])
     """Shapes that only the called functions determine."""
     unknown: list[str] = field(default_factory=list[str])
     lists: list[str] = field(default_factory=list[str])
-    """Outputs that are lists or arrays of tensors."""
     notes: dict[str, None] = field(default_factory=dict[str, None])
 
     def __post_init__(self) -> None:
@@ -139,7 +133,6 @@ class _NodeTranslator:
                 self.read_ports[node.name] = max(port + 1, self.read_ports.get(node.name, 0))
 
     def _root(self, port: Port) -> int:
-        """Return the node behind all views that computes an output."""
         place, number = port
         while self.body.nodes[place].op in VIEWS and self.body.data[place] and place not in self.asked.fed:
             shown = self.body.data[place]
@@ -287,8 +280,7 @@ class _NodeTranslator:
                 self.found.setdefault((node.name, port), shape)
 
     def _callee(self, function: FunctionDef, sizes: Sequence[int], shapes: Sequence[Shape], *, loops: bool) -> str:
-        """Translate a function to a subgraph; return its name. The caller counts the arguments, except those a loop
-        changes."""
+        """The caller counts the arguments, except those that a loop changes."""
         body = body_of_function(function, f"{self.body.where}, function {function.name!r}")
         shapes_inside = function_shapes(body, shapes, self.graph)
         known = bytes_by_output(body.nodes, shapes_inside)

@@ -34,20 +34,18 @@ class CalledFunction:
     """A library function behind a subgraph."""
 
     function: str
-    """Its name in the library."""
     translation: "TensorflowTranslation"
     results: Sequence[Shape]
-    """Known shapes."""
 
 
 @dataclass(slots=True)
 class Called:
-    """The functions translated so far, each once per sizes of its arguments."""
+    """Functions translated so far, once per sizes of arguments."""
 
     names: dict[tuple[str, bool, tuple[int, ...], tuple[Shape, ...]], str] = field(default_factory=dict)
-    """Names of subgraphs by function, whether it is a loop's, and bytes and shapes of arguments."""
+    """Subgraphs by function, whether in a loop, and bytes and shapes of arguments."""
     functions: dict[str, CalledFunction] = field(default_factory=dict[str, CalledFunction])
-    """By the name of the subgraph."""
+    """By subgraph."""
     open: list[str] = field(default_factory=list[str])
     """Functions in translation, the innermost last."""
 
@@ -67,6 +65,6 @@ class TensorflowTranslation:
     fed: Sequence[Port]
     """Outputs that the caller provides."""
     called: Mapping[str, CalledFunction]
-    """By the name of the subgraph, with callees of callees."""
+    """By subgraph, with callees of callees."""
     pairs: dict[int, int]
-    """Nodes that TensorFlow may fuse: the second node of each pair, and the first, which runs right before it."""
+    """Nodes that TensorFlow may fuse: the second of each pair, and the first, which runs right before it."""

@@ -1,4 +1,4 @@
-"""Rewritten nodes, and names of nodes and inputs."""
+"""Rewritten nodes and their names."""
 
 from collections.abc import Collection, Iterable, Sequence
 
@@ -36,7 +36,6 @@ class EditedNodes:
         self._nodes = {node.name: node for node in nodes}
         self._inputs: dict[str, list[str]] = {}
         self.edits = 0
-        """Changed nodes and edges."""
 
     def __contains__(self, name: str) -> bool:
         return name in self._nodes
@@ -46,30 +45,25 @@ class EditedNodes:
         return self._nodes[name]
 
     def inputs(self, name: str) -> Sequence[str]:
-        """Return the current inputs of a node."""
         return self._inputs.get(name, self._nodes[name].inputs)
 
     def add(self, node: NodeDef) -> None:
-        """Add a node, or replace the node of its name."""
+        """Add or replace a node."""
         self.edits += 1
         self._inputs.pop(node.name, None)
         self._nodes[node.name] = node
 
     def set_input(self, name: str, number: int, text: str) -> None:
-        """Replace one input of a node."""
         self._changed(name)[number] = text
 
     def wait_for(self, name: str, other: str) -> None:
-        """Make a node wait for another node, unless it does."""
         if all(node_of(text) != other for text in self.inputs(name)):
             self._changed(name).append(f"^{other}")
 
     def set_attribute(self, name: str, attribute: str, value: bytes) -> None:
-        """Set an attribute of a node."""
         self._nodes[name] = self._nodes[name].with_attributes({attribute: value})
 
     def finish(self) -> list[NodeDef]:
-        """Return all nodes. With only new control edges, a node keeps its message as a prefix."""
         return [self._finished(node) for node in self._nodes.values()]
 
     def _changed(self, name: str) -> list[str]:

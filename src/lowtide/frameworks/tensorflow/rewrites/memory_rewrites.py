@@ -36,9 +36,9 @@ def _add_copy(nodes: EditedNodes, name: str, inputs: Sequence[str], waits: Seque
 
 
 def recompute_late(nodes: EditedNodes, runs: Sequence[str]) -> list[str]:
-    """Add a copy for every node that occurs twice in `runs`, and return the names of these nodes. O(runs + inputs).
+    """Add a copy of every node that occurs twice in `runs`; return the copied names. O(runs + inputs).
 
-    A copy waits for the node before it in `runs`. Later nodes read the copy.
+    A copy waits for the node before it in `runs`.
     """
     copied: dict[str, None] = {}
     ran: set[str] = set()
@@ -67,8 +67,7 @@ def recompute_as_grappler(
 ) -> list[str]:
     """Add copies for groups of (recomputed nodes, targets) exactly as Grappler does.
 
-    The triggers of a group form a chain in the order of first readers. Each waits for the inputs of targets that
-    precede this reader. Source: RecomputeSubgraph.
+    Source: RecomputeSubgraph.
     """
     order = first_ready_order(body, [True] * len(body.nodes), ())
     place = {body.nodes[node].name: number for number, node in enumerate(order)}
@@ -111,7 +110,6 @@ def _readers(body: NodeBody) -> dict[str, list[str]]:
 def _first_readers(
     again: Sequence[str], targets: set[str], place: Mapping[str, int], readers: Mapping[str, Sequence[str]]
 ) -> dict[str, int]:
-    """Return, per recomputed node, the place of the first target that needs it."""
     first: dict[str, int] = {}
     for name in sorted(again, key=lambda name: -place[name]):
         own = [place[reader] for reader in readers[name] if reader in targets]
@@ -121,25 +119,23 @@ def _first_readers(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwappedInput:
-    """An input that is swapped to the host and back."""
+    """An input that is swapped to the host and back; see `Swap`."""
 
     node: str
     number: int
     type: int
     out_trigger: str
-    """The first other reader, which waits for the copy out."""
     in_trigger: str
-    """The node that the copy back waits for."""
 
 
 def copy_node(name: str, op: str, source: str, waits: Sequence[str], kind: int, group: str, device: str) -> NodeDef:
-    """Return the node that copies a value to the host or back; `group` names its colocation class."""
+    """Return a copy op to the host or back; `group` names its colocation class."""
     inputs = [source, *(f"^{wait}" for wait in waits if wait != node_of(source))]
     return NodeDef.make(name, op, inputs, {"T": of_type(kind), "_class": of_texts([f"loc@{group}"])}, device)
 
 
 def add_swap(nodes: EditedNodes, swap: SwappedInput) -> bool:
-    """Add the two nodes of a swap and their triggers, unless they exist; return whether they were added.
+    """Add the nodes and triggers of a swap, unless they exist; return whether they were added.
 
     Source: BuildSwapPair.
     """
@@ -157,10 +153,9 @@ def add_swap(nodes: EditedNodes, swap: SwappedInput) -> bool:
 
 
 def accumulate_in_nodes(nodes: EditedNodes, name: str, sizes: Shape, place: Mapping[str, int]) -> list[NodeDef]:
-    """Replace a sum by an accumulation in the variable `NAME/tmp_var`, and return the new nodes.
+    """Replace a sum by an accumulation in `NAME/tmp_var`, and return the new nodes.
 
-    The sum becomes the op that destroys the variable. `place` maps nodes to their place in the order. Source:
-    SchedulingPass.
+    The sum becomes the op that destroys the variable. Source: SchedulingPass.
     """
     node, inputs = nodes.node(name), nodes.inputs(name)
     values = [text for text in inputs if not text.startswith("^")]

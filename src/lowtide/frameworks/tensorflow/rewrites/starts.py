@@ -1,4 +1,4 @@
-"""Prepare a graph for a run: variables, initial values, seeds."""
+"""Prepare a graph for a run."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,7 +26,7 @@ Starts = list[tuple[str, Mapping[str, Any]]]
 
 
 def with_variables(graph: GraphDef, captured: Mapping[str, tuple[int, Shape]]) -> GraphDef:
-    """Return the graph with variables in place of the placeholders of captured variables."""
+    """Return the graph with variables for its placeholders of captured variables."""
     if not captured:
         return graph
     nodes = list(graph.nodes)
@@ -39,7 +39,6 @@ def with_variables(graph: GraphDef, captured: Mapping[str, tuple[int, Shape]]) -
 
 
 def with_seeds(graph: GraphDef) -> GraphDef:
-    """Return the graph with a seed for every random op without one."""
     seeded = graph.with_nodes(_seeded(graph.nodes))
     for function in graph.functions.values():
         nodes = _seeded(function.nodes)
@@ -57,7 +56,7 @@ def _seeded(nodes: Sequence[NodeDef]) -> list[NodeDef]:
 
 
 def with_starts(graph: GraphDef, variables: Mapping[str, Any]) -> tuple[GraphDef, Starts, list[str]]:
-    """Return the graph with nodes that initialize and read variables, these nodes, and the read outputs."""
+    """Add nodes that initialize and read variables; return the graph, them and the read outputs."""
     names = {node.name for node in graph.nodes}
     nodes = {node.name: node for node in graph.nodes}
     made: list[NodeDef] = []

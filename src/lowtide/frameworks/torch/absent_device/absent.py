@@ -28,7 +28,7 @@ _FLAGS = ("-std=c++20", "-O0", "-shared", "-fPIC")
 
 
 def pretend(device: Device) -> FakeMode:
-    """Let PyTorch see the device, and return a mode for fake tensors on it. This cannot be undone."""
+    """Let PyTorch see the device for good, and return a mode for fake tensors on it."""
     properties = {
         "name": device.name,
         "total_memory": device.memory_bytes,
@@ -60,11 +60,7 @@ def pretend(device: Device) -> FakeMode:
 
 
 def _device_library() -> Path:
-    """Return the library from the cache, or compile it with the system's C++ compiler in seconds.
-
-    The cache key is PyTorch's release and the source. Concurrent processes replace the file atomically. Raises
-    UnsupportedError without a working compiler.
-    """
+    """Return the library, compiled once per release of PyTorch. Raises UnsupportedError without a compiler."""
     key = hashlib.sha256(f"{torch.__version__} {sys.platform}".encode() + SOURCE.read_bytes()).hexdigest()[:20]
     folder = _folder()
     library = folder / f"{SOURCE.stem}-{key}.so"
@@ -77,7 +73,6 @@ def _device_library() -> Path:
 
 
 def _folder() -> Path:
-    """Return the cache's folder, or a new one if the cache cannot be written."""
     cache = cache_folder()
     if cache is not None:
         try:

@@ -25,8 +25,8 @@ Program = tuple[Any, Any]
 def named_program(name: str, mode: FakeMode) -> Program:
     """Call a user's function and return its program on the device.
 
-    The function runs on fake tensors, so models of any size can be built, also on "cuda". It runs on real ones if it
-    needs their values. Raises UsageError if both fail, or for another result.
+    It runs on fake tensors, so models of any size can be built, or on real ones if it needs their values. Raises
+    UsageError if both fail.
     """
     make = named_callable(name)
     try:
@@ -41,17 +41,13 @@ def named_program(name: str, mode: FakeMode) -> Program:
 
 
 def sent_program(content: bytes, main: str | None, mode: FakeMode) -> Program:
-    """Return another process's pickled program on the device. Raises UsageError like `unpickled_forms`."""
     with mode:
         made = run_foreign("reading the program", lambda: unpickled_forms(content, main))
     return on_device(made, "the program", mode)
 
 
 def on_device(program: Any, name: str, mode: FakeMode) -> Program:
-    """Move modules, optimizer state and inputs to the device in place. Tied tensors stay tied.
-
-    Raises UsageError for another kind of program.
-    """
+    """Move modules, optimizer state and inputs to the device in place; tied tensors stay tied. Raises UsageError."""
     kind = type(cast("object", program)).__name__
     parts = cast("tuple[Any, ...]", program) if isinstance(program, tuple | list) else ()
     if len(parts) != 2 or not callable(parts[0]):
@@ -66,7 +62,7 @@ def on_device(program: Any, name: str, mode: FakeMode) -> Program:
 
 
 def last_call(function: Any) -> int:
-    """Let an accumulating step run its last call next, which needs the most memory. Return the number of its calls."""
+    """Let an accumulating step run its last call next, which needs the most memory; return its number of calls."""
     if not isinstance(function, TrainingStep):
         return 1
     function.done = function.accumulate - 1
@@ -74,13 +70,12 @@ def last_call(function: Any) -> int:
 
 
 def with_gradients_kept(captured: Captured) -> Captured:
-    """Return a call of a step with the gradients of earlier calls alive to its end, as in eager PyTorch."""
+    """Return a call with earlier calls' gradients alive to its end, as in eager PyTorch."""
     kept = {Lifetime.DONATED: Lifetime.PERSISTENT}
     return replace(captured, inputs=tuple((name, kept.get(lifetime, lifetime)) for name, lifetime in captured.inputs))
 
 
 def loss_of(program: Program) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-    """Return the function that computes the loss of a program, and its arguments."""
     function, inputs = program
     if isinstance(function, TrainingStep):
         function = function.loss
@@ -112,5 +107,4 @@ def _moved(tensor: torch.Tensor, mode: FakeMode) -> torch.Tensor:
 
 
 def _is_large(value: Any) -> bool:
-    """Return whether optimizers keep a value on its parameter's device."""
     return isinstance(value, torch.Tensor) and value.dim() > 0

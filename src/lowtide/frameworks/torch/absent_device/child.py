@@ -1,6 +1,6 @@
-"""The process in which a program is traced and lowered for an absent device.
+"""The process that traces and lowers programs for an absent device.
 
-It reads pickled requests from stdin, answers each on stdout, and ends with its input.
+It answers pickled requests from stdin on stdout, and ends with its input.
 """
 
 import logging
@@ -26,7 +26,6 @@ from lowtide.frameworks.training_steps import Read, ReadInChunks, Step
 
 
 def main() -> None:
-    """Answer requests until there are no more."""
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # output of user programs goes to stderr
     logging.disable(logging.CRITICAL)
@@ -62,7 +61,6 @@ class _Server:
         self._step: Any = None
         self._mode: Any = None
         self._read_last: tuple[Read, Any] | None = None
-        """The last training step read, with its model."""
 
     def handle(
         self, request: Open | Lower | InChunks | Read | ReadInChunks

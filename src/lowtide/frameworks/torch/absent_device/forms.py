@@ -22,10 +22,7 @@ _MAIN = "__lowtide_main__"
 
 
 def pickled_forms(program: Any) -> tuple[bytes, str | None]:
-    """Return a pickled program with forms in place of tensors, and the path of the main script, if any.
-
-    Raises UsageError if pickling fails.
-    """
+    """Return a program without tensor contents, and the path of the main script. Raises UsageError."""
     written = io.BytesIO()
     try:
         _Pickler(written, pickle.HIGHEST_PROTOCOL).dump(program)
@@ -36,10 +33,7 @@ def pickled_forms(program: Any) -> tuple[bytes, str | None]:
 
 
 def unpickled_forms(content: bytes, main: str | None) -> Any:
-    """Return the program with new tensors on the CUDA device, fake in a fake mode.
-
-    Raises UsageError if a class of the main script is not found.
-    """
+    """Return the program with new tensors on the CUDA device, fake in a fake mode. Raises UsageError."""
     return _Unpickler(io.BytesIO(content), main).load()
 
 

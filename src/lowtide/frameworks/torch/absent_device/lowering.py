@@ -45,12 +45,12 @@ _NO_BACKWARD = "the program has no backward pass, or one with inputs of its own;
 
 
 class LoweredStep:
-    """A captured program's forward and backward pass as kernels of the present device."""
+    """A program's two passes as kernels of the present device."""
 
     def __init__(self, program: Program, mode: FakeMode, name: str, device: Device, persistent_bytes: int = 0) -> None:
         """Capture and lower a program; `persistent_bytes` includes optimizer state.
 
-        Raises UnsupportedError if it is no training step in one graph.
+        Raises UnsupportedError unless it is a training step in one graph.
         """
         self._snapshot = _captured(program, mode)
         self._options = Options(budget=0)
@@ -60,7 +60,7 @@ class LoweredStep:
         self._trace = JointTrace()
         with self._snapshot.compiling() as (module, inputs), torch.enable_grad():
             self.unplanned, self.unplanned_peak = self._unplanned(module, inputs)
-            """The kernels in Inductor's order without a plan, with their exact peak in bytes."""
+            """The kernels in Inductor's order without a plan."""
         with self._snapshot.compiling() as (module, inputs), torch.enable_grad():
             kernels = kernel_program(self._given(module, inputs), self._options, name)
         if kernels is None:
@@ -70,11 +70,10 @@ class LoweredStep:
 
     @property
     def kernels(self) -> PricedKernels:
-        """The kernels of the unmodified program, in its order."""
         return self._priced(self._unmodified)
 
     def in_chunks(self, form: FormName, allowed: int) -> PricedKernels | None:
-        """Return the kernels of a form in chunks for a budget of `allowed` bytes, if it exists."""
+        """Return the kernels of a form for a budget in bytes."""
         chunked = {each.name: each for each in chunked_forms(self._unmodified, allowed)}.get(form)
         if chunked is None:
             return None
@@ -106,10 +105,7 @@ class LoweredStep:
         return program, max(planned.kernel_peaks)
 
     def lowered(self, plan: Plan, allowed: int, form: FormName = "unmodified") -> LoweredPlan:
-        """Lower a form with a plan of its kernels.
-
-        `allowed` limits CPU functions that merge kernels. The registry of programs does not change.
-        """
+        """Lower a form with a plan; `allowed` limits CPU functions that merge kernels."""
         program, chunked = self._forms[form]
         given = PlanSettings(budget=allowed, transient=True, techniques=frozenset({"share", "recompute"}))
         planned = PlannedKernels(program, result_with(program.graph, plan, given, "given", None))
@@ -139,7 +135,6 @@ class LoweredStep:
 
 
 def eager_seconds(reading: Reading, device: Device) -> float:
-    """Return the estimated seconds of a program with one kernel per op."""
     return sum(device.seconds(*each) for op in reading.lowered.ops for node in op.kernels for each in work_of(node))
 
 

@@ -16,30 +16,26 @@ class Open:
 
     device: Device
     name: str | None = None
-    """A callable that builds the program; None if `content` is the program."""
     content: bytes = b""
     main: str | None = None
-    """Path of this process's script."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PricedKernels:
-    """The kernels of both passes of a form, with estimated run times on the device."""
-
     graph: Graph
     seconds: Sequence[float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Opened:
-    """A program on a device: its kernels, and the ops that an eager run calls."""
+    """A program's kernels on a device, and the ops of an eager run."""
 
     kernels: PricedKernels
-    """Those of the unmodified program in its order, which plans keep."""
+    """Of the unmodified program in its order, which plans keep."""
     unplanned: Graph
-    """The kernels in Inductor's order without a plan, with all persistent memory."""
+    """In Inductor's order, with all persistent memory."""
     unplanned_peak_bytes: int
-    """Their exact peak, without persistent memory."""
+    """Exact, without persistent memory."""
     unplanned_seconds: Sequence[float]
     eager: Graph
     eager_seconds: float
@@ -47,7 +43,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Lower:
-    """Lower the opened program with a plan of its kernels; answered by `LoweredPlan`."""
+    """Lower the opened program with a plan; answered by `LoweredPlan`."""
 
     plan: Plan
     allowed_bytes: int
@@ -56,15 +52,13 @@ class Lower:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoweredPlan:
-    """The exact peak and estimated kernel time of a program lowered with a plan."""
-
     peak_bytes: int
     seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InChunks:
-    """Compute the largest products of the opened program in chunks; answered by `PricedKernels` or None."""
+    """Compute the largest products in chunks; answered by `PricedKernels` or None."""
 
     form: FormName
     allowed_bytes: int
@@ -72,8 +66,6 @@ class InChunks:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Answer:
-    """The value of a request, or the class and message of its error."""
-
     value: Any = None
     error: str | None = None
     message: str = ""

@@ -28,17 +28,13 @@ from lowtide.frameworks.torch.absent_device.process import DeviceProcess
 from lowtide.reporting.on_device import OnDevice
 
 _TRIES = 3
-"""How often a plan is lowered, for different targets."""
 _MIN_GAIN = 0.05
-"""Share of the budget that, if a lowered plan leaves it, is worth another lowering."""
+"""Unused share of the budget that is worth another lowering."""
 _TECHNIQUES = frozenset({"share", "recompute"})
 
 
 class DeviceModel(UnrunnableModel):
-    """The kernels of a training step on an absent device.
-
-    Plans are for its graph: both passes, one op per kernel, in program order.
-    """
+    """A training step on an absent device: both passes, one op per kernel, in program order."""
 
     KIND = "a program for an absent device"
 
@@ -77,22 +73,19 @@ class DeviceModel(UnrunnableModel):
 
     @property
     def on_device(self) -> OnDevice:
-        """Figures of the program without a plan."""
         return self._facts
 
     @property
     def as_it_runs(self) -> tuple[Graph, Plan]:
-        """The kernels in Inductor's order, with all persistent memory and shared storage."""
         sharing = PlanSettings(techniques=frozenset({"share"}), scheduler="given", addresses=False)
         return self._unplanned, find_plan(self._unplanned, sharing).plan
 
     def planned(self, settings: PlanSettings, progress: Report | None = None, keep: Keep | None = None) -> Result:
         """Return the cheapest plan found within the budget, by default the device's usable memory.
 
-        Percentages refer to the peak of Inductor's own kernels. If these fit, nothing changes. Otherwise kernels are
-        recomputed; if no plan fits, the largest products are computed in chunks, with "rounding" also if that is
-        faster. Inductor lowers each plan for its exact peak. If that misses or leaves much of the budget, another
-        target is tried, at most three per form. Raises UsageError for other techniques.
+        Percentages refer to Inductor's own peak. If that fits, nothing changes. Otherwise kernels are recomputed. If no
+        plan fits, or with "rounding", large products are also computed in chunks. Inductor lowers at most three plans
+        per form for their exact peaks. Raises UsageError for other techniques.
         """
         because = "plans for an absent device recompute kernels and compute products in chunks only"
         refuse_ignored(settings.techniques, {"offload"}, because, "allow recompute")
@@ -133,13 +126,11 @@ class DeviceModel(UnrunnableModel):
         return best
 
     def apply(self, plan: Plan) -> NoReturn:
-        """Raise UnsupportedError: kernels run on their device only."""
         raise UnsupportedError(
             'this program runs on its device only; compile it there with backend="lowtide" and the same budget'
         )
 
     def save(self, plan: Plan, path: Path) -> NoReturn:
-        """Raise UnsupportedError like `apply`; plans have their own files."""
         self.apply(plan)
 
     def _allowed(self, settings: PlanSettings) -> int:
@@ -149,7 +140,6 @@ class DeviceModel(UnrunnableModel):
         return budget_bytes(budget, facts.compiled_peak_bytes, persistent)
 
     def _settings_for(self, kernels: PricedKernels, settings: PlanSettings, allowed: int) -> PlanSettings:
-        """Return the settings for kernels, with the device's prices unless others are named."""
         named = settings.prices(kernels.graph)
         prices = Prices(profile=self._facts.device, seconds=np.array(kernels.seconds), device=self._facts.title)
         return replace(
@@ -173,10 +163,7 @@ class DeviceModel(UnrunnableModel):
         seconds: float = 0.0,
         form: FormName = "unmodified",
     ) -> Result:
-        """Return a result with peaks and times of the lowered programs with and without the plan.
-
-        With prices of another device, times are those of the kernel graph.
-        """
+        """Return a result; with prices of another device, its times are those of the kernel graph."""
         space, facts = self._space, self._facts
         missed = Shortfall(space=space, allowed_bytes=allowed, reached_bytes=lowered.peak_bytes, cause="not found")
         if allowed < 0:
@@ -203,7 +190,6 @@ class DeviceModel(UnrunnableModel):
 
 
 def _rank(result: Result) -> tuple[int, float]:
-    """Return a sort key, smaller for better plans: missed bytes, then time."""
     missed = 0 if result.shortfall is None else result.shortfall.missed_bytes
     return missed, result.extra_time
 

@@ -46,15 +46,11 @@ def _images_value(found: Pretrained) -> str:
 
 
 def name_of_own(program: Program) -> str:
-    """Return the name that the code gives the user's object."""
     return "model" if isinstance(program[0], nn.Module) else "made"
 
 
 def code_of_own(program: Program, recipe: Recipe) -> tuple[list[str], tuple[str, ...]]:
-    """Return lines that make the user's program, and arguments of `training_step` (empty for a function).
-
-    Lines for a program that was sent take it and its batch by name, see `name_of_own`.
-    """
+    """Return lines that make the user's program, and arguments of `training_step`."""
     function: Any = program[0]
     lines: list[str] = []
     if recipe.kind == "callable":
@@ -75,7 +71,6 @@ def code_of_own(program: Program, recipe: Recipe) -> tuple[list[str], tuple[str,
 
 
 def options_of_own(function: Any) -> tuple[str, ...]:
-    """Return other arguments of `training_step` that a `TrainingStep` has."""
     if not isinstance(function, TrainingStep):
         return ()
     given = {name: getattr(function, name) for name in ("before_update", "after_update", "grad_scaler")}
@@ -84,12 +79,10 @@ def options_of_own(function: Any) -> tuple[str, ...]:
 
 
 def optimizer_of(recipe: Recipe, device: str) -> tuple[Any, bool]:
-    """Return the optimizer's class, and whether its update is fused."""
     return _OPTIMIZERS[recipe.optimizer], device == "cuda" and recipe.optimizer != "adafactor"
 
 
 def optimizer_code(recipe: Recipe, device: str) -> str:
-    """Return the expression that makes the optimizer."""
     made, is_fused = optimizer_of(recipe, device)
     return f"torch.optim.{made.__name__}(model.parameters(){', fused=True' if is_fused else ''})"
 

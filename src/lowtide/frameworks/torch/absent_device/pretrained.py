@@ -1,4 +1,4 @@
-"""Models of Hugging Face and timm without weights, by configuration or name, with batches."""
+"""Models of Hugging Face and timm without weights, with batches."""
 
 import importlib
 from collections.abc import Callable, Sequence
@@ -20,8 +20,6 @@ _TOKEN_LABELS = ("ForCausalLM", "LMHeadModel", "ForMaskedLM", "ForTokenClassific
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pretrained:
-    """A model without weights, and a batch for it."""
-
     model: nn.Module
     loss_function: Callable[..., Tensor] | None
     batch: dict[str, Tensor]
@@ -33,7 +31,7 @@ class Pretrained:
 
 
 def of_id(name: str, batch: int, sequence: int | None) -> Pretrained:
-    """Return the model of an id in the local cache of Hugging Face, or of a name in timm. Raises UsageError."""
+    """Return the model of an id in Hugging Face's local cache, or of a timm name. Raises UsageError."""
     if find_spec("transformers") is not None and _is_cached(name):
         return of_config(name, batch, sequence)
     if find_spec("timm") is not None:
@@ -47,7 +45,7 @@ def of_id(name: str, batch: int, sequence: int | None) -> Pretrained:
 
 
 def of_config(name: str, batch: int, sequence: int | None) -> Pretrained:
-    """Return the model of a `config.json`, a folder with one, or an id in the local cache of Hugging Face."""
+    """Return the model of a `config.json`, its folder, or an id in Hugging Face's local cache."""
     require_transformers(name)
     transformers: Any = importlib.import_module("transformers")
     config = _config(name)
@@ -76,7 +74,6 @@ def of_config(name: str, batch: int, sequence: int | None) -> Pretrained:
 
 
 def _of_timm(timm: Any, name: str, batch: int, sequence: int | None) -> Pretrained:
-    """Return a timm model with cross entropy, and images of its usual size."""
     if sequence is not None:
         raise UsageError(f"{name} classifies images; leave out the sequence length")
     device = torch.get_default_device()
@@ -120,7 +117,7 @@ def _config(name: str) -> Any:
 
 
 def _class_of(transformers: Any, config: Any, name: str) -> str:
-    """Return the model's class with its loss. A base model gets its pretraining head."""
+    """Return the class with a loss; base models get their pretraining head."""
     named = next(iter(config.architectures or ()), "")
     if named.endswith((*_TOKEN_LABELS, "ForSequenceClassification", "ForImageClassification")):
         return named
@@ -144,7 +141,6 @@ def _longest(config: Any) -> int | None:
 def _batch_of(
     config: Any, class_name: str, batch: int, sequence: int | None, longest: int | None
 ) -> tuple[dict[str, Tensor], int | None, list[str]]:
-    """Return a batch, its tokens per row, and lines that build a random one."""
     if class_name.endswith("ForImageClassification"):
         if sequence is not None:
             raise UsageError(f"{class_name} has no sequences; leave out the sequence length")

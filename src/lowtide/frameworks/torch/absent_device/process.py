@@ -19,7 +19,7 @@ _ERRORS = {kind.__name__: kind for kind in (UsageError, InputError, MalformedInp
 
 
 class DeviceProcess:
-    """A process in which PyTorch sees an absent device; it ends with this object."""
+    """A process that sees an absent device and ends with this object."""
 
     def __init__(self) -> None:
         """Start the process. Raises UsageError within such a process."""
@@ -36,7 +36,7 @@ class DeviceProcess:
         self._end = weakref.finalize(self, _kill, self._child)
 
     def ask(self, request: object) -> Any:
-        """Return the answer to a request. Raises the process's error, or UnsupportedError if it ended."""
+        """Return the answer. Raises the process's error, or UnsupportedError if it ended."""
         requests, answers = self._child.stdin, self._child.stdout
         assert requests is not None and answers is not None  # noqa: PT018, S101
         try:

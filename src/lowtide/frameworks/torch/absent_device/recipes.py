@@ -1,4 +1,4 @@
-"""Build and read training steps without weights, at a batch size and sequence length."""
+"""Build and read training steps without weights, at given sizes."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -28,10 +28,7 @@ _DTYPES: dict[PrecisionName, torch.dtype] = {"bfloat16": torch.bfloat16, "float1
 
 
 def read_step(request: Read, mode: FakeMode) -> tuple[Step, TorchModel] | None:
-    """Build and read a request's program on its device; None for another framework.
-
-    Raises UsageError if it cannot be built or has no such sizes, UnsupportedError if it cannot be captured.
-    """
+    """Build and read a request's program; None for another framework. Raises UsageError, UnsupportedError."""
     if request.recipe.kind in ("config", "id"):
         return _read_pretrained(request, mode)
     return _read_own(request, mode)
@@ -62,7 +59,6 @@ def _read_pretrained(request: Read, mode: FakeMode) -> tuple[Step, TorchModel]:
 
 
 def _read_own(request: Read, mode: FakeMode) -> tuple[Step, TorchModel] | None:
-    """Read a user's program, with the first dimension of its inputs resized."""
     recipe = request.recipe
     if request.sequence is not None:
         raise UsageError("the program chooses its own inputs; leave out the sequence length")

@@ -1,5 +1,4 @@
 """Capture a function, module, exported program or training step as one aten graph.
 
-Programs are traced on fake tensors: nothing is allocated or computed. A `Binding` feeds the graph from the live objects
-of a call.
+Programs are traced on fake tensors: nothing is allocated or computed. A `Binding` feeds the graph from live objects.
 """

@@ -1,4 +1,4 @@
-"""The tensors among the arguments of a call. Other arguments are fixed."""
+"""The tensors among the arguments of a call."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,6 @@ class CallInputs:
 
     spec: pytree.TreeSpec
     leaves: tuple[Any, ...]
-    """All leaves, with a marker in place of each tensor."""
     tensors: tuple[torch.Tensor, ...]
     names: tuple[str, ...]
 
@@ -31,7 +30,6 @@ class CallInputs:
         return cls(spec, tuple(_TENSOR if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves), tensors, names)
 
     def rebuild(self, tensors: list[torch.Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments with other tensors."""
         remaining = iter(tensors)
         leaves = [next(remaining) if leaf is _TENSOR else leaf for leaf in self.leaves]
         args, kwargs = pytree.tree_unflatten(leaves, self.spec)

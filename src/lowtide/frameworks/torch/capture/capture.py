@@ -69,7 +69,6 @@ def capture(program: Any) -> Captured:
 
 
 _WITHOUT_RULE = re.compile(r"no rule registered for HigherOrderOperator (\w+)")
-"""PyTorch's message for an operator with inner functions that a mode does not know."""
 
 
 def _capture(program: Any) -> Captured:
@@ -102,7 +101,6 @@ def _is_call(program: object) -> bool:
 
 
 def _call_of(function: Any, inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return arguments and keyword arguments. A batch whose keys name a module's arguments gives keyword arguments."""
     if isinstance(inputs, torch.Tensor):
         return (inputs,), {}
     args: tuple[Any, ...] = (cast("object", inputs),) if isinstance(inputs, Mapping) else tuple(inputs)
@@ -120,8 +118,8 @@ def _accepts(module: nn.Module, names: Mapping[Any, Any]) -> bool:
 def sample_inputs(program: ExportedProgram) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return arguments to capture an exported program with.
 
-    Without example inputs, these are fake tensors in its graph's shapes: enough to plan, not to run. Raises
-    UnsupportedError for an input that is neither a tensor nor a plain value.
+    Without example inputs, these are fake tensors: enough to plan, not to run. Raises UnsupportedError for an input
+    that is neither a tensor nor a plain value.
     """
     if program.example_inputs is not None:
         args, kwargs = program.example_inputs
@@ -157,7 +155,7 @@ def _like(value: Any, name: str, mode: FakeMode) -> Any:
 def capture_graph_module(module: GraphModule) -> Captured:
     """Capture a graph of aten ops with fake or real tensors in `meta["val"]` of its nodes.
 
-    Raises UnsupportedError if a node is not an aten op or an input has no metadata.
+    Raises UnsupportedError for other ops, or an input without metadata.
     """
     placeholders = module.graph.find_nodes(op="placeholder")
     values = [node.meta.get("val") for node in placeholders]

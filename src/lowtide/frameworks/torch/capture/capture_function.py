@@ -23,9 +23,8 @@ def capture_function(
 ) -> Captured:
     """Capture a function of tensors, with the modules it is or closes over.
 
-    If its first output is a floating-point scalar that requires grad, the graph holds forward and backward, and returns
-    the gradients of all parameters and leaf inputs that require grad. Otherwise, or with `backward=False`, it holds the
-    forward pass only.
+    If its first output is a floating-point scalar that requires grad, the graph also returns the gradients of all
+    parameters and leaf inputs that require grad. Otherwise, or with `backward=False`, it holds the forward pass only.
     """
     modules = ModuleTensors.of(modules_of(function))
     call = CallInputs.of(args, kwargs)
@@ -70,8 +69,6 @@ def capture_function(
 
 
 class _Result:
-    """Facts recorded while the function is traced."""
-
     gradients: list[int]
     spec: Any
 
@@ -108,7 +105,7 @@ class FunctionBinding(Binding):
     spec: pytree.TreeSpec
     modes: tuple[bool, ...]
     parameters_on_host: Mapping[int, torch.device] = field(default_factory=dict[int, torch.device])
-    """Positions of the modules' tensors that live on the host, with their device."""
+    """Positions of the modules' tensors on the host, with their device."""
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
         check_modes(self.modules.modules, self.modes)
@@ -125,7 +122,6 @@ class FunctionBinding(Binding):
         return replace(self, parameters_on_host=homes)
 
     def finish(self, outputs: list[Any], sources: list[torch.Tensor]) -> Any:
-        """Return the outputs and add the gradients to `.grad` of their sources."""
         own = len(outputs) - len(self.gradient_places)
         owners = [*self.modules.live(), *sources[len(self.modules.names) :]]
         for position, part in zip(self.gradient_places, outputs[own:], strict=True):

@@ -51,9 +51,7 @@ _DATA = re.compile(
     r"|archive_format|archive_version|byteorder|\.format_version|\.storage_alignment|version"
 )
 _OBJECTS = ("custom_obj", "opaque_obj")
-"""Name prefixes of pickled constants."""
 _PICKLED = re.compile(r"data/(weights|constants)/[\w.-]+\.pt")
-"""Weights and constants of older versions."""
 _PROGRAMS, _CONFIGS = "models/", "_config.json"
 _NAME = re.compile(r"[\w.@:+/ -]*")
 _OPERATOR = re.compile(r"torch\.ops\.\w+\.\w+(\.\w+)?")
@@ -61,13 +59,10 @@ _FUNCTION = re.compile(
     r"_operator\.(getitem|eq|ne|le|ge|lt|gt|neg|pos|mul|add|sub|floordiv|mod|pow|truediv|and_|or_|lshift|rshift)"
     r"|math\.trunc|torch\.sym_(not|int|float|ite|max|min|sqrt)"
 )
-"""Arithmetic on sizes, and selection of a result."""
 _STRINGS = frozenset({"as_string", "as_strings"})
 """Text that PyTorch passes to operators unchanged."""
 _REMARKS = frozenset({"stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "custom", "from_node"})
-"""Text about nodes, under "metadata"."""
 _TREES = frozenset({"in_spec", "out_spec"})
-"""JSON strings with nested inputs and results."""
 _IMPORTS = frozenset({"__enum__", "default_factory_module"})
 _ARITHMETIC = (
     *(ast.Expression, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Name, ast.Load, ast.Constant, ast.Call),

@@ -1,4 +1,4 @@
-"""The live tensors of modules, and of modules that a function closes over."""
+"""The live tensors of modules."""
 
 import types
 from collections.abc import Generator, Iterator, Mapping
@@ -20,7 +20,7 @@ from lowtide.frameworks.torch.reading.captured import CaptureMismatchError
 def modules_of(*roots: object) -> list[nn.Module]:
     """Return the outermost modules that `roots` are, contain or close over, in discovery order.
 
-    Looks into containers, partial functions, bound methods, closures, defaults and the globals that a function names.
+    Looks into containers, partial functions, bound methods, closures, defaults and named globals.
     """
     found: list[nn.Module] = []
     seen: set[int] = set()
@@ -76,7 +76,6 @@ class ModuleTensors:
 
     modules: tuple[nn.Module, ...]
     names: tuple[tuple[int, str], ...]
-    """Module index and qualified name."""
     trainable: tuple[bool, ...]
 
     @classmethod
@@ -90,7 +89,6 @@ class ModuleTensors:
         return cls(tuple(modules), tuple(name for name, _ in entries), tuple(trains for _, trains in entries))
 
     def labels(self) -> list[str]:
-        """Return the qualified names, with the module's index if there are several modules."""
         return [name if len(self.modules) == 1 else f"module{index}.{name}" for index, name in self.names]
 
     def live(self) -> list[torch.Tensor]:
@@ -102,7 +100,7 @@ class ModuleTensors:
         return list(map(local_part, self.live()))
 
     def put_on_host(self, homes: Mapping[int, torch.device]) -> None:
-        """Move the tensors at some positions to the host of their homes, and others that are on a host back."""
+        """Move the tensors at some positions to the host of their homes, and others back."""
         if not homes and not may_be_on_host():
             return
         parts = enumerate(self.local())
@@ -112,7 +110,7 @@ class ModuleTensors:
 
     @contextmanager
     def replaced_by(self, tensors: list[torch.Tensor]) -> Generator[None]:
-        """Let the modules use other tensors. Local parts become DTensors again, which ops of the program gather."""
+        """Let the modules use other tensors. Local parts become DTensors again."""
         live = self.live()
         by_identity = {id(own): distributed_as(other, own) for own, other in zip(live, tensors, strict=True)}
         tables = [{name: by_identity[id(own)] for name, own in _named_tensors(module)} for module in self.modules]
@@ -125,11 +123,9 @@ class ModuleTensors:
 
 
 def modes_of(modules: tuple[nn.Module, ...]) -> tuple[bool, ...]:
-    """Return whether each module, inner ones included, is in training mode."""
     return tuple(inner.training for module in modules for inner in module.modules())
 
 
 def check_modes(modules: tuple[nn.Module, ...], captured: tuple[bool, ...]) -> None:
-    """Raise CaptureMismatchError if a module left its captured mode."""
     if modes_of(modules) != captured:
         raise CaptureMismatchError("a module changed between training and evaluation mode; capture again")

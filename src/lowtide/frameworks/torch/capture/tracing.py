@@ -43,7 +43,6 @@ def place_of(error: BaseException) -> str:
 
 
 def _module_of(error: BaseException) -> str:
-    """Return the innermost running module's path from its outermost parent."""
     running = [frame.f_locals.get("self") for frame, _ in walk_tb(error.__traceback__)]
     modules: list[Any] = [each for each in running if isinstance(each, nn.Module)]
     names = (name for outer in modules for name, inner in outer.named_modules() if inner is modules[-1])
@@ -91,7 +90,6 @@ class FakeInputs:
         self.tensors = [self._at_home(tensor) for tensor in tensors]
 
     def _at_home(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return a fake tensor, on its device also while the tensor is on the host."""
         home = home_of(tensor)
         if home == tensor.device:
             return faked(self.mode, tensor)
@@ -107,7 +105,6 @@ class FakeInputs:
 
     @contextmanager
     def rehearsal(self) -> Generator[None]:
-        """Run without recording. Forget scalars that are read."""
         with quiet_tracing(), forgetting_scalars(self.mode):
             yield
 
@@ -124,9 +121,8 @@ def dry_run(function: FlatFunction, inputs: FakeInputs) -> list[Any]:
 def trace(function: FlatFunction, inputs: FakeInputs, rewrite: Callable[[Graph], None] | None = None) -> GraphModule:
     """Trace a flat function into an aten graph with one placeholder per input, in order.
 
-    In-place ops stay in place. Reading Python scalars becomes an op. `rewrite` runs before all other rewrites. Raises
-    UnsupportedError for control flow on values, captured tensors that require grad, and writes into the program's
-    one-element tensors.
+    In-place ops stay in place. `rewrite` runs before all other rewrites. Raises UnsupportedError for control flow on
+    values, captured tensors that require grad, and writes into the program's one-element tensors.
     """
     with quiet_tracing():
         traced = trace_on_fakes(function, [*inputs.tensors, *inputs.scalars])
@@ -146,7 +142,7 @@ def trace(function: FlatFunction, inputs: FakeInputs, rewrite: Callable[[Graph],
 
 
 def _remove_without_results(graph: Graph) -> None:
-    """Remove ranges of the profiler, whose ops a plan separates, and reads of numbers that are known while tracing."""
+    """Remove ranges of the profiler, whose ops a plan separates, and reads of known numbers."""
     for node in reversed(graph.nodes):
         name = op_name(node.target)
         is_known = name == "_local_scalar_dense" and "val" not in node.meta and not node.users

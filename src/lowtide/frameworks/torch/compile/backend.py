@@ -38,7 +38,7 @@ def lowtide(
 ) -> Callable[..., Any]:
     """Compile a graph of TorchDynamo so that its training or inference fits the budget.
 
-    Raises UsageError for options outside of `Options`, and for a `mode`, which is Inductor's.
+    Raises UsageError for unknown options, and for a `mode`, which is Inductor's.
     """
     if mode is not None:
         raise UsageError(f"backend 'lowtide' has no mode {mode!r}; give options instead")
@@ -52,7 +52,6 @@ def lowtide(
 
 
 def _chosen_options(given: Mapping[str, Any] | None, example_inputs: Sequence[Any]) -> Options:
-    """Return a graph's options. The budget "fit" becomes bytes at the first graph of these options."""
     chosen = Options.parse(given)
     if not is_fit(chosen.budget):
         return chosen
@@ -89,7 +88,7 @@ def _compile(
 def _recompiler(module: GraphModule, options: Options) -> Recompile | None:
     """Return a function that compiles a graph again within a share of the budget; None if pointless.
 
-    The function returns None if the new compilation guards dynamic sizes, which nothing would check.
+    It returns None if compiling adds guards, which nothing would check.
     """
     captured = None if options.budget is None or options.plans is not None else snapshot_capture(module)
     if captured is None:

@@ -24,14 +24,14 @@ _UNDER_AUTOCAST = (
 
 
 def run_boxed(module: GraphModule, _example_inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
-    """Return a graph as a function of one list, which it empties so that inputs are freed early."""
+    """Return a graph as a function of one list, which it empties to free inputs early."""
     box_inputs(module.graph)
     module.recompile()
     return marked_boxed(module.forward)
 
 
 def run_boxed_backward(module: GraphModule, example_inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
-    """Return a backward pass like `run_boxed`. If the caller retains the graph, saved tensors are not overwritten."""
+    """Return a boxed backward pass, which overwrites no saved tensors of a retained graph."""
     overwritten = _overwritten_inputs(module)
     run = run_boxed(module, example_inputs)
 
@@ -53,13 +53,12 @@ def _overwritten_inputs(module: GraphModule) -> list[int]:
 
 
 class InferenceCompiler:
-    """An `inference_compiler` for AOTAutograd."""
+    """An `inference_compiler` for AOTAutograd. It leaves graphs that cannot be planned unchanged."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
 
     def __call__(self, module: GraphModule, example_inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
-        """Return the graph as a boxed function in plan order, or unchanged if it cannot be planned."""
         name = new_name(module.graph)
         try:
             module = self._plan(name, module)

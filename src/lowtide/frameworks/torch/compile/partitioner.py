@@ -1,4 +1,4 @@
-"""The partitioner: a plan of the joint graph decides which values are saved and which are recomputed."""
+"""The partitioner, which decides by a plan which values are saved and which are recomputed."""
 
 import operator
 import warnings
@@ -49,7 +49,11 @@ from lowtide.frameworks.torch.rewrites.table import CHECKPOINTED, JOINT, RUNS_AG
 
 
 class Partitioner:
-    """A `partition_fn` for AOTAutograd; see the package for its strategy."""
+    """A `partition_fn` for AOTAutograd.
+
+    `because` is the reason not to plan Inductor's kernels. Without `is_planned`, only the program's sizes are read,
+    except where ranks must agree on it.
+    """
 
     def __init__(
         self,
@@ -61,10 +65,6 @@ class Partitioner:
         because: str | None = None,
         is_planned: bool = True,
     ) -> None:
-        """Set the options; `because` says why Inductor's kernels are not planned.
-
-        Without `is_planned`, only the program's sizes are read, except where ranks must agree on it.
-        """
         self.options = options
         self._because = because
         self._is_planned = is_planned
@@ -81,7 +81,6 @@ class Partitioner:
         static_lifetime_input_indices: Sequence[int] | None = None,
         **others: Any,
     ) -> tuple[GraphModule, GraphModule]:
-        """Split a joint graph by its plan; warn if it is left to PyTorch."""
         name = self._name or new_name(joint.graph)
         static = list(static_lifetime_input_indices or ())
         given = {"num_fwd_outputs": num_fwd_outputs, "static_lifetime_input_indices": static, **others}
@@ -133,7 +132,6 @@ class Partitioner:
             return None
 
     def _written(self, joint: GraphModule, n_outputs: int) -> GraphModule:
-        """Return the program as written, with its boundary, ready for recomputation."""
         module = run_rewrites(copied_graph(joint), JOINT)
         split_dropout = [SplitDropout()] if self._may_repeat(module.graph) else []
         return run_rewrites(module, [*split_dropout, InsertBoundary(n_outputs)])
@@ -142,7 +140,7 @@ class Partitioner:
         return bool(self.options.techniques & {"recompute", "offload"}) or has_checkpoints(graph)
 
     def _ready(self, whole: GraphModule) -> GraphModule:
-        """Return a program in which views share the right storage, and overwritten tensors allow recomputation."""
+        """Let views share the right storage, and overwritten tensors allow recomputation."""
         return run_rewrites(whole, RUNS_AGAIN if self._may_repeat(whole.graph) else [FollowViews()])
 
     def plan(
@@ -168,7 +166,6 @@ class Partitioner:
 
 
 def _has_only_sizes(whole: GraphModule, options: Options) -> bool:
-    """Return whether nothing but a program's sizes matters without a plan: ranks do not agree on it first."""
     calls_graphs = any(higher_order_of(node.target) is not None for node in whole.graph.nodes)
     return not calls_graphs and partners(whole, options.same_on_all_ranks) is None
 
@@ -210,22 +207,18 @@ def _with_masks_as_bytes(
 
 
 def has_checkpoints(graph: Graph) -> bool:
-    """Return whether the user checkpoints any op."""
     return any(must_recompute(node) for node in graph.nodes)
 
 
 def drop_recompute_marks(graph: Graph) -> None:
-    """Remove recompute marks, so that only the plan decides.
-
-    Tensors that a selective policy saves stay saved.
-    """
+    """Remove recompute marks. Tensors that a selective policy saves stay saved."""
     for node in graph.nodes:
         if must_recompute(node):
             del node.meta["recompute"]
 
 
 def save_random_draws(graph: Graph) -> None:
-    """Save random draws in checkpointed regions. PyTorch would repeat them from a saved random state."""
+    """Save random draws in checkpointed regions, which PyTorch would repeat."""
     for node in graph.nodes:
         if must_recompute(node) and is_random(node):
             for drawn in (node, *(user for user in node.users if user.target is operator.getitem)):

@@ -32,7 +32,7 @@ def split(planned: GraphModule, joint: GraphModule, n_forward_outputs: int) -> t
 
     AOTAutograd fixes the order of values. The forward pass returns its outputs, then saved tensors (those without
     version checks last), opaque objects and symbols. The backward pass takes symbols, tensors, opaque objects and all
-    tangents. Both keep the planned order of ops.
+    tangents.
     """
     nodes = list(planned.graph.nodes)
     (cut,) = (place for place, node in enumerate(nodes) if node.target is TURN_BACK)
@@ -85,7 +85,7 @@ def _views(first: Sequence[Node], second: Sequence[Node]) -> list[Node]:
 def _crossing(
     graph: Graph, first: Sequence[Node], second: Sequence[Node], outputs: Sequence[object], tangents: Sequence[Node]
 ) -> tuple[list[Node], list[Node]]:
-    """Return the symbols (binding ones first) and values that cross the boundary, in AOTAutograd's order."""
+    """Return the symbols (binding ones first) and values that cross the boundary."""
     wanted = {argument for node in second for argument in node.all_input_nodes}
     wanted.update(value for value in outputs if isinstance(value, Node))
     crossing = [node for node in first if node in wanted and node not in second and node.op != "get_attr"]
@@ -106,9 +106,8 @@ def _copied(value: object, copies: dict[Node, Node]) -> object:
 def rejoin(forward: GraphModule, backward: GraphModule, n_forward_outputs: int) -> GraphModule:
     """Return forward pass, boundary and backward pass as one graph with recomputed ops as plain ops.
 
-    The forward pass returns saved symbols last; the backward pass takes them first. PyTorch's partitioner gives a
-    recomputed op the fake tensors of its first run. It would look like a view of the first result and take no memory,
-    so each recomputed op gets new storage.
+    A recomputed op has the fake tensors of its first run. It would look like a view of the first result and take no
+    memory, so it gets new storage.
     """
     graph, made = Graph(), dict[Node, Node]()
     for node in forward.graph.nodes:

@@ -1,4 +1,4 @@
-"""The two passes of a whole training step: forward, and backward with the optimizer's update."""
+"""The two passes of a training step: forward, and backward with the optimizer's update."""
 
 import operator
 from collections.abc import Callable, Collection, Sequence
@@ -26,12 +26,8 @@ class GivenGraph:
     module: GraphModule
     inputs: Sequence[Any]
     held: Collection[int] | None = None
-    """Positions of the inputs that outlive a whole training step.
-
-    None: a graph of TorchDynamo; AOTAutograd makes its backward pass.
-    """
+    """Positions of the inputs that outlive a whole training step; None for other graphs."""
     trace: JointTrace = field(default_factory=JointTrace)
-    """The trace of the graph, shared by all its compilations."""
 
     @property
     def changes(self) -> dict[str, Any]:
@@ -39,7 +35,6 @@ class GivenGraph:
         return {} if self.held is None else {"fallback_random": True}
 
     def split(self, partition: Callable[..., tuple[GraphModule, GraphModule]]) -> Split | None:
-        """Return the function that splits a whole step by `partition`; None for other graphs."""
         if self.held is None:
             return None
         held = self.held
@@ -58,16 +53,15 @@ class _Rest:
     results: Sequence[Any]
     overwritten: dict[Node, Node]
     late: Sequence[Node]
-    """Nodes that read scalars, such as updates with a learning rate."""
+    """Nodes that read scalars, such as a learning rate."""
     given: Sequence[Node]
 
 
 def joint_of_step(step: GraphModule, n_outputs: int) -> GraphModule:
     """Return a functional training step as AOTAutograd's partitioners take it.
 
-    The forward pass returns the loss; nodes that it does not need belong to the backward pass. Scalars, their
-    dependents, and copies into inputs are left out until `add_rest`. Raises UnsupportedError if results are not the
-    user program's, or the loss depends on a scalar.
+    The forward pass returns the loss. Scalars, their dependents, and copies into inputs are left out until `add_rest`.
+    Raises UnsupportedError if results are not the user program's, or the loss depends on a scalar.
     """
     results = outputs_of(step)
     late = _late_nodes(step.graph)
@@ -95,7 +89,6 @@ def joint_of_step(step: GraphModule, n_outputs: int) -> GraphModule:
 
 
 def is_step(joint: GraphModule) -> bool:
-    """Return whether a joint graph is a whole training step."""
     return _REST in joint.meta
 
 
@@ -114,7 +107,7 @@ def _overwrites_input(node: Node) -> bool:
 
 
 def add_rest(whole: GraphModule, joint: GraphModule) -> None:
-    """Add the nodes that `joint_of_step` left out; inputs are overwritten as early as possible."""
+    """Add the nodes that `joint_of_step` left out."""
     rest: _Rest | None = joint.meta.get(_REST)
     if rest is None:
         return
@@ -139,7 +132,7 @@ def add_rest(whole: GraphModule, joint: GraphModule) -> None:
 
 
 def overwrite_early(graph: Graph) -> None:
-    """Move copies that overwrite inputs directly behind the last node that needs old or new contents."""
+    """Overwrite inputs right after the last node that needs old or new contents."""
     places = {node: place for place, node in enumerate(graph.nodes)}
     (turn,) = (node for node in places if node.target is TURN_BACK)
     readers: dict[int, list[Node]] = {}

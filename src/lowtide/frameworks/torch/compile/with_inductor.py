@@ -55,9 +55,9 @@ _FITS = "Inductor alone fits the budget"
 _NOTHING_LOWER = "no plan found needs less than Inductor alone"
 _MISSES = "no plan of kernels that was found fits the budget"
 _WORTH_CHUNKS = 0.03
-"""Extra time share of a plan from which forms in chunks are priced; that lowers both passes."""
+"""Extra time share from which forms in chunks are priced, which lowers both passes."""
 _CLOSE = 0.02
-"""Share of a budget by which exact peaks may differ from those of kernel plans."""
+"""Share of a budget by which exact peaks may differ from plans of kernels."""
 _LOG = logging.getLogger("lowtide")
 _Run = Callable[..., Any]
 
@@ -102,7 +102,7 @@ def compile_with_inductor(
 
 
 def compile_step_with_inductor(given: GivenGraph, options: Options, name: str) -> tuple[_Run, PlannedModule]:
-    """Compile a whole training step into a function of one list, which it empties; return it with its plan.
+    """Compile a training step into a function of one list, which it empties; return it with its plan.
 
     Percentages refer to Inductor's step without recomputation. Raises UnsupportedError without two passes.
     """
@@ -145,7 +145,7 @@ class _Compiler:
         self._name = name
         self._lowest_need = own.peak
         self._base_cost = 0.0
-        """Time of the program's kernels without a plan; 0 until they are recorded."""
+        """Time of the kernels without a plan; 0 if unknown."""
         self._plans: dict[tuple[KernelProgram, int], PlannedKernels] = {}
 
     def compiled(self) -> _Run:
@@ -155,7 +155,6 @@ class _Compiler:
         return run
 
     def followed(self, folder: Path) -> _Run:
-        """Return the compilation that follows the saved plan of kernels in any form, else of ops."""
         way = self._saved_way(folder)
         if way is not None:
             return self._with_warning(*self._compiled_for(self._allowed, way))[0]
@@ -163,10 +162,7 @@ class _Compiler:
         return _compile(self._given, self._options, FusedPeaks(), by_ops)
 
     def following(self, folder: Path) -> tuple[_Run, Sequence[PlannedModule]]:
-        """Return the compilation that follows the saved plan of kernels, and the plan.
-
-        Raises FingerprintError without a plan for the kernels of any form.
-        """
+        """Follow the saved plan of kernels. Raises FingerprintError without one for these kernels."""
         way = self._saved_way(folder)
         if way is None:
             raise FingerprintError(f"no plan in {folder} is for the kernels of {self._name}; plan it again")
@@ -210,7 +206,7 @@ class _Compiler:
         """Yield the ways to plan until one fits: kernels, kernels of forms in chunks, ops.
 
         If rounding is allowed, a form in chunks comes first if its plan is cheaper. Kernels whose plan clearly misses
-        the budget come last, those with the lowest peak first, as long as they may need less than those before.
+        the budget come last, lowest peak first.
         """
         because = _NOT_TOGETHER
         programs = self._programs()
@@ -234,11 +230,10 @@ class _Compiler:
             yield _Way(partial(self._for_ops, because=because))
 
     def _extra_share(self, program: KernelProgram) -> float:
-        """Return a plan's extra time as a share; infinite if it misses the budget."""
         return self._price(program) / self._base_cost - 1 if self._base_cost else 0.0
 
     def _price(self, program: KernelProgram) -> float:
-        """Return a program's price with its plan; infinite if it misses the budget."""
+        """Infinite if the plan misses the budget."""
         result = self._planned(program, self._allowed).result
         return inf if result.shortfall is not None else result.base_cost + result.extra_cost
 
@@ -250,14 +245,12 @@ class _Compiler:
         return 0 if shortfall is None else shortfall.missed_bytes
 
     def _planned(self, program: KernelProgram, target: int) -> PlannedKernels:
-        """Return a program's plan for a target, made once."""
         key = program, target
         if key not in self._plans:
             self._plans[key] = plan_kernels(program, self._options, max(target, 1), self._others)
         return self._plans[key]
 
     def _programs(self) -> Iterator[tuple[KernelProgram, ChunkedForm | None]]:
-        """Yield the kernels of the program and of its forms in chunks, if they can be recorded."""
         program = kernels_or_none(self._given, self._options, self._name)
         if program is None:
             return
@@ -293,7 +286,7 @@ class _Compiler:
         return run, peaks.planned
 
     def _attempt(self, way: _Way, target: int) -> Attempt[_Compiled | None]:
-        """Plan for a target; compile if the kernels fit, or need less than the lowest known need."""
+        """Plan for a target; compile if kernels fit, or need less than the lowest known need."""
         peaks, before = FusedPeaks(self._allowed, stops_at=self._lowest_need, silent=True), registry_state()
         compiled = None
         with warnings.catch_warnings(record=True) as warned:
@@ -323,7 +316,7 @@ class _Compiler:
         return _compile(given, self._within(target), peaks, way.partitioner(target))
 
     def _alone(self) -> tuple[_Run, Sequence[PlannedModule]]:
-        """Compile with Inductor alone, ordering only its kernels; warn if that misses the budget."""
+        """Compile with Inductor alone; warn if that misses the budget."""
         peaks = FusedPeaks()
         free = tuple(sorted(self._options.techniques - NEED_BUDGET))
         options = replace(self._options, budget=None, allow=free, host_bandwidth=None, host_capacity=None)
@@ -358,7 +351,7 @@ def _compile(
     peaks: FusedPeaks,
     partitioner: Partitioner | None = None,
 ) -> _Run:
-    """Compile a graph. Without a budget, record its kernels to show them."""
+    """Without a budget, record kernels to show them."""
     at_once = {} if options.budget is None or takes_hooks(given.inputs) else BOTH_PASSES
     record = ShowKernels(peaks) if options.budget is None and given.held is None else None
     changes = {**settings(options, peaks, partitioner, record), **given.changes}

@@ -20,8 +20,8 @@ from lowtide.frameworks.torch.reading.read import Reading
 class Applied:
     """A program that runs in plan order and frees each tensor at its last use.
 
-    Call it like the original. Results are bit-equal. Autograd does not record calls; a captured backward pass is part
-    of them.
+    Call it like the original. Results are bit-equal. Autograd does not record calls; they include a captured backward
+    pass.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class Applied:
         planned: tuple[Graph, Plan] | None = None,
         before_first_call: Callable[[], None] | None = None,
     ) -> None:
-        """Take a planned module, or a compiled program `run` instead. `before_first_call` may raise an error."""
+        """Take a planned module, or a compiled program `run` instead."""
         self.captured = captured
         self.module = module
         self.planned = planned
@@ -78,10 +78,7 @@ def apply_plan(
     verified: bool = False,
     before_first_call: Callable[[], None] | None = None,
 ) -> Applied:
-    """Return a callable that follows a plan for `graph`. `before_first_call` may raise an error.
-
-    Raises the errors of `check_plan`.
-    """
+    """Return a callable that follows a plan for `graph`. Raises the errors of `check_plan`."""
     captured = reading.captured
     check_plan(plan, reading, graph, verified=verified)
     module = emit(captured.graph_module, reading.lowered, plan, boxed=True)

@@ -1,8 +1,4 @@
-"""Copies of state and parameters on the host: before their uses, and back after their update.
-
-State is copied as a whole, or in rows for each chunk of its update. A parameter is copied for its uses before the
-update, and once more for the update.
-"""
+"""Copies of state and parameters on the host: before their uses, and back after their update."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +23,6 @@ _SLICE = torch.ops.aten.slice.Tensor
 
 
 def calls_by_storage(graph: Graph) -> dict[int, list[Node]]:
-    """Return the calls that touch each storage, in order."""
     found: dict[int, list[Node]] = {}
     for node in graph.nodes:
         for key in touched_storages(node) if node.op == "call_function" else ():
@@ -36,10 +31,7 @@ def calls_by_storage(graph: Graph) -> dict[int, list[Node]]:
 
 
 def copy_state(graph: Graph, state: Node, calls: Sequence[Node], label: str) -> None:
-    """Copy a state to the device before its first use, and back after its last; by rows for chunks of rows.
-
-    The device copy takes over the placeholder's value, which shares storage with its views.
-    """
+    """Copy a state to the device before its first use, and back after its last; by rows for chunks of rows."""
     value: Any = value_of(state)
     users = [user for user in state.users if user in calls]
     rows = _rows_of(state, users)
@@ -53,7 +45,7 @@ def copy_state(graph: Graph, state: Node, calls: Sequence[Node], label: str) -> 
 
 
 def copy_parameter(graph: Graph, parameter: Node, calls: Sequence[Node], label: str) -> None:
-    """Copy a parameter to the device before its first use and, if an op overwrites it there, again before the first.
+    """Copy a parameter to the device before its first use and, if an op overwrites it there, again before that.
 
     Updates on the host use the parameter itself. Calls after them read another copy.
     """
@@ -77,7 +69,6 @@ def copy_parameter(graph: Graph, parameter: Node, calls: Sequence[Node], label: 
 
 
 def _without_detached(graph: Graph, parameter: Node, calls: Sequence[Node]) -> list[Node]:
-    """Let calls use a parameter in place of `detach` of it, so that rows of it are found. Return the other calls."""
     others: list[Node] = []
     for call in calls:
         if call.target is torch.ops.aten.detach.default and call.args[0] is parameter:
@@ -89,7 +80,7 @@ def _without_detached(graph: Graph, parameter: Node, calls: Sequence[Node]) -> l
 
 
 def _copy_for_reading(graph: Graph, parameter: Node, calls: Sequence[Node], label: str) -> None:
-    """Let calls read a copy on the device, with views of its own, made directly before the first of them that reads."""
+    """Let calls read a copy on the device, made directly before the first of them that reads."""
     value: torch.Tensor = value_of(parameter)
     key = storage_key(value)
     first = next((call for call in calls if key not in storages_of(call)), None)
@@ -113,12 +104,11 @@ def _copy_for_reading(graph: Graph, parameter: Node, calls: Sequence[Node], labe
 
 
 def node_name(label: str) -> str:
-    """Return a label as the name of a node."""
     return "".join(letter if letter.isalnum() else "_" for letter in label)
 
 
 def copy_gradient(graph: Graph, gradient: Node, calls: Sequence[Node], label: str) -> None:
-    """Copy a gradient to the device before its first use, for the update that ends it."""
+    """Copy a gradient to the device before its first use."""
     value: Any = value_of(gradient)
     users = [user for user in gradient.users if user in calls]
     gradient.meta["val"] = like(value, value.device)
@@ -146,7 +136,6 @@ def copy_back(graph: Graph, state: Node, copy: Node, after: Node, label: str) ->
 class _Rows:
     view: Node
     aliases: Sequence[Node]
-    """Results that overwrote these rows in place."""
     first: Node
     last: Node
     start: int
@@ -154,7 +143,7 @@ class _Rows:
 
 
 def _rows_of(state: Node, users: Sequence[Node]) -> list[_Rows]:
-    """Return the disjoint rows that all uses of a state have, in order; empty with other uses."""
+    """Return the disjoint rows that all uses of a state have; empty with other uses."""
     found = [_rows_in(state, view) for view in users]
     rows = sorted((each for each in found if each is not None), key=lambda each: each.first)
     ends = sorted((each.start, each.end) for each in rows)
@@ -164,7 +153,6 @@ def _rows_of(state: Node, users: Sequence[Node]) -> list[_Rows]:
 
 
 def _rows_in(state: Node, view: Node) -> _Rows | None:
-    """Return a view's rows, or None unless it shows whole rows that are only overwritten."""
     if view.target is not _SLICE or view.kwargs or len(view.args) != 4 or view.args[1] != 0:
         return None
     value: torch.Tensor = value_of(view)
@@ -189,7 +177,6 @@ def _rows_in(state: Node, view: Node) -> _Rows | None:
 
 
 def _copy_rows(graph: Graph, rows: Sequence[_Rows], name: str) -> None:
-    """Copy rows while the previous ones are in use."""
     for place, each in enumerate(rows):
         before = rows[max(0, place - 1)].first
         value: torch.Tensor = value_of(each.view)

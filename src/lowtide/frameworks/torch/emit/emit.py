@@ -38,8 +38,7 @@ def emit(module: GraphModule, lowered: Lowered, plan: Plan, *, boxed: bool) -> G
     """Return a module that runs a plan's ops and in-place pairs, and drops each tensor at its last use.
 
     Steps that read, overwrite or free a buffer wait for its copies and collectives. With `boxed`, the module takes one
-    list of tensors and empties it, to free inputs, and changes inputs as late as possible. Subgraphs follow their own
-    plans.
+    list of tensors and empties it, to free inputs, and changes inputs as late as possible.
     """
     runs = np.bincount(plan.targets[plan.kinds == StepKind.RUN], minlength=len(lowered.ops))
     repeated = (lowered.ops[op].node for op in np.flatnonzero(runs > 1).tolist())
@@ -74,7 +73,6 @@ class _Emitter:
         self._is_op = {node for op in lowered.ops for node in op.nodes}
         self._draws = DrawEmission(self._target, repeated_draws)
         self._views_of: dict[BufferId, list[Node]] = {}
-        """Views of present contents, invalid after another run of the op."""
         self._copies = CopyEmission(self._target)
         self._states = StateEmission(self._target)
         self._spanning = _spanning(lowered)
@@ -102,7 +100,6 @@ class _Emitter:
         self._states.start(lowered_op, self._made[node])
 
     def _fill(self, op: LoweredOp) -> None:
-        """Copy the nodes of a draw into a new tensor. In the end all of them are that tensor."""
         for node in op.nodes:
             self._made[node] = self._draws.copied(node, self._value)
         self._made.update(dict.fromkeys(op.nodes, self._made[op.nodes[-1]]))
@@ -120,7 +117,6 @@ class _Emitter:
         self._made.update(dict.fromkeys(self._spanning[buffer], self._copies.copy_in(buffer, device)))
 
     def free(self, buffer: BufferId, *, at_home: bool) -> None:
-        """Free an offloaded buffer or its copy. Others are freed at their last use."""
         self._waits.before_change([buffer])
         self._states.before_change([buffer])
         if not self._copies.is_on_host(buffer):
@@ -135,7 +131,6 @@ class _Emitter:
             self._copies.free_copy(buffer)
 
     def _await(self, op: LoweredOp, taken_over: list[BufferId]) -> None:
-        """Wait for copies and collectives on an op's buffers. Its results take over some."""
         changed = [*op.writes, *op.mutates, *taken_over]
         for buffer in (*op.reads, *op.mutates):
             self._copies.await_arrival(buffer)
@@ -166,7 +161,6 @@ class _Emitter:
         return copied
 
     def _value(self, node: Node) -> Node:
-        """Return a node's newest copy. Views and attributes are created at first use."""
         waiting = [node]
         while waiting:
             last = waiting[-1]
@@ -211,13 +205,9 @@ def _is_element(user: Node, node: Node) -> bool:
 
 
 class PendingWaits:
-    """Started collectives without a wait.
-
-    Their inputs must not be freed or overwritten, nor their results dropped.
-    """
+    """Started collectives whose inputs must not be freed or overwritten, nor results dropped."""
 
     def __init__(self, wait: Callable[[Node], object]) -> None:
-        """Take `wait`, which does nothing for an emitted wait."""
         self._wait = wait
         self._started: dict[Node, LoweredOp] = {}
 
@@ -228,7 +218,6 @@ class PendingWaits:
                 self.all()
 
     def before_change(self, buffers: Collection[BufferId]) -> None:
-        """Wait for collectives on buffers that change or are freed."""
         if self._started and buffers:
             self._end(op for op in self._started.values() if not {*op.reads, *op.writes}.isdisjoint(buffers))
 
@@ -246,13 +235,11 @@ class DrawEmission:
     """Copies of nodes, where draws that run several times save the generator first."""
 
     def __init__(self, graph: Graph, repeated: Collection[Node]) -> None:
-        """Take the draws that run several times."""
         self._graph = graph
         self._repeated = repeated
         self._saved: dict[Node, Node] = {}
 
     def copied(self, node: Node, value: Callable[[Node], Node]) -> Node:
-        """Copy a node; another run of a draw takes a copy of the first one's generator."""
         if node not in self._repeated:
             return self._graph.node_copy(node, value)
         if node not in self._saved:
@@ -266,11 +253,10 @@ class DrawEmission:
 
 
 _MASK = 10
-"""Argument that selects the gradients of image, weight and bias."""
 
 
 def compute_only_wanted(graph: Graph) -> None:
-    """Compute only a convolution's gradients that are read, such as by one of its runs. O(nodes).
+    """Compute only a convolution's gradients that are read. O(nodes).
 
     PyTorch's kernels are separate, so others stay bit-equal.
     """
@@ -295,8 +281,8 @@ def compute_only_wanted(graph: Graph) -> None:
 def delay_changes(graph: Graph) -> None:
     """Move ops that only overwrite inputs, and scalar ops, directly before the next dependent op.
 
-    A plan may count optimizer steps or decay weights long before gradients are known, and an exception between would
-    leave parameters half updated. Memory stays the same: the ops only overwrite tensors that are used later.
+    A plan may decay weights long before gradients are known; an exception between would leave parameters half updated.
+    Memory stays the same.
     """
     copies = graph.find_nodes(op="call_function", target=STATE_TO_DEVICE)
     inputs = storages_of(*graph.find_nodes(op="placeholder"), *copies)

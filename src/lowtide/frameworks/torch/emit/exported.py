@@ -60,7 +60,6 @@ def _exported(captured: Captured, planned: GraphModule) -> ExportedProgram:
 
 
 def _real(tensor: torch.Tensor) -> torch.Tensor:
-    """Replace a fake tensor by zeros."""
     if not is_fake(tensor):
         return tensor
     real = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)

@@ -1,7 +1,4 @@
-"""Gradients that wait on the host between the calls of an accumulating step.
-
-The first call copies them there. Others copy them to the device, add their own, and copy them back, or update.
-"""
+"""Gradients that wait on the host between the calls of an accumulating step."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +12,6 @@ from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.internals.tensors import storage_key
 
 Inputs = tuple[tuple[str, Lifetime], ...]
-"""Name and lifetime of every placeholder."""
 
 
 def move_gradients(
@@ -27,8 +23,7 @@ def move_gradients(
 ) -> tuple[Inputs, list[int]]:
     """Let some received gradients of a call wait on the host. Return the new inputs, and the places of these.
 
-    `calls` are the calls that touch each storage. The memory of a gradient on the host is an input of every call. It is
-    not an output of the first.
+    The memory of these gradients is an input of every call. `calls` are those that touch each storage.
     """
     if not gradients:
         return inputs, []
@@ -51,7 +46,6 @@ def move_gradients(
 
 
 def _copy_results(graph: Graph, first: int, gradients: Sequence[int], names: Sequence[str]) -> None:
-    """Copy gradients that the graph returns behind its loss to new placeholders, from a place on."""
     (output,) = graph.find_nodes(op="output")
     results = list(output.args[0])
     last = graph.find_nodes(op="placeholder")[first - 1]

@@ -1,8 +1,4 @@
-"""Ops of an update on the host: copy operands there, update, and copy results back.
-
-The update runs in its own thread, which Ctrl-C does not interrupt. The caller waits, while a GPU continues earlier
-kernels.
-"""
+"""Ops of an update on the host, which runs in its own thread, so that Ctrl-C does not interrupt it."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,9 +14,9 @@ from lowtide.frameworks.torch.internals.tensors import memory_of
 from lowtide.frameworks.torch.reading.outlined import Outlined, outlined_program
 
 _arriving: dict[int, torch.cuda.Event] = {}
-"""Completion of copies to and from tensors on the host, by address of these."""
+"""Completion of copies to and from tensors on the host, by their address."""
 _changed: dict[int, tuple[torch.Tensor, int]] = {}
-"""By address of an updated parameter on the host: the tensor, and the parameter's input position."""
+"""By address of an updated parameter on the host: the tensor, and its input position."""
 
 
 @cache
@@ -35,7 +31,7 @@ def _operand_to_host(source: torch.Tensor) -> torch.Tensor:
 
 
 def note_copy(on_host: torch.Tensor, event: torch.cuda.Event | None) -> None:
-    """Let the next update on the host that uses a tensor there wait for a copy to or from it."""
+    """Let the next update on the host that uses a tensor there wait for a copy."""
     if event is not None:
         _arriving[on_host.data_ptr()] = event
 

@@ -1,8 +1,4 @@
-"""Copies of state and parameters on the host: to the device before their uses, and back after their update.
-
-During an update, the newest contents are on the device. `_on_device` holds both tensors, so that an exception loses no
-update: `finish_copies` copies the rest.
-"""
+"""Ops that copy state and parameters to the device, and back after their update."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -19,7 +15,7 @@ from lowtide.frameworks.torch.internals.tensors import memory_of, version_of
 from lowtide.frameworks.torch.reading.lowering import LoweredOp
 
 _on_device: dict[int, tuple[torch.Tensor, torch.Tensor, int]] = {}
-"""By address of a state or rows on the host: these, the device copy, and its in-place changes so far."""
+"""By address of a state or rows on the host: these, the device copy, and its version when made."""
 
 
 def _state_to_device(state: torch.Tensor, device: torch.device) -> torch.Tensor:
@@ -57,7 +53,7 @@ STATE_TO_HOST = define_operator("state_to_host(Tensor(a!) state, Tensor source) 
 
 
 def finish_copies(states: Sequence[torch.Tensor]) -> None:
-    """Complete all copies of states on the host, and copy states that an exception left changed on the device."""
+    """Complete all copies of states, and copy states that an exception left changed on the device."""
     if states and torch.cuda.is_available():
         torch.cuda.synchronize()
     for state in states if _on_device else ():
@@ -74,11 +70,9 @@ class StateEmission:
     def __init__(self, target: fx.Graph) -> None:
         self._target = target
         self._arriving: dict[BufferId, tuple[Node, Node]] = {}
-        """Device tensors with a copy under way: copy and source."""
         self._leaving: dict[BufferId, tuple[Node, Node]] = {}
 
     def start(self, op: LoweredOp, emitted: Node) -> None:
-        """Note a copy that an op has started."""
         args: Any = emitted.args
         if op.node.target in (STATE_TO_DEVICE, PARAMETER_FROM_HOST, GRADIENT_FROM_HOST):
             self._arriving[op.writes[0]] = emitted, args[0]
@@ -94,15 +88,14 @@ class StateEmission:
             self._leaving.update(dict.fromkeys({*op.reads, *op.mutates}, (args[0], args[1])))
 
     def before_use(self, buffers: Collection[BufferId]) -> None:
-        """Wait for copies to buffers that the device reads or overwrites."""
+        """Wait for copies to these buffers."""
         self._wait(self._arriving, buffers)
 
     def before_change(self, buffers: Collection[BufferId]) -> None:
-        """Wait for copies of buffers that the device overwrites or frees."""
+        """Wait for copies of these buffers."""
         self._wait(self._leaving, buffers)
 
     def all(self) -> None:
-        """Wait for all copies."""
         self._wait(self._arriving, list(self._arriving))
         self._wait(self._leaving, list(self._leaving))
 

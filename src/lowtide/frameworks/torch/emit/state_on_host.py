@@ -1,4 +1,4 @@
-"""A program with parameters and optimizer state on the host: on the device only during their uses, or updated there."""
+"""A program with parameters and optimizer state on the host."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -38,12 +38,11 @@ def put_state_on_host(reading: Reading, share: int, choose: ChooseUpdates | None
     """Return a program with `share` eighths of its optimizer state on the host; None if impossible.
 
     The state of the parameters with the most state comes first. A share above `ALL` also moves that many eighths of the
-    parameters, see `parts_to_move`; if the step accumulates, first the gradients that wait between calls, in quarters,
-    then the parameters. State is copied to the device before its update and back afterwards, in rows if the
-    update is in chunks of rows, and so are parameters, which are copied for the uses before, too. Updates from `choose`
-    run on the host instead, if all their tensors have one form; None without such updates. Several devices are not
-    supported, nor parameters of a function that returns their gradients, or of a step that runs `after_update`
-    unplanned.
+    parameters, see `parts_to_move`. If the step accumulates, waiting gradients come before parameters, each in
+    quarters. Updates from `choose` run on the host, if all their tensors have one form; None without such updates.
+
+    Several devices are not supported, nor parameters of a function that returns their gradients, or of a step that runs
+    `after_update` unplanned.
     """
     captured = reading.captured
     binding = captured.binding
@@ -83,7 +82,6 @@ def put_state_on_host(reading: Reading, share: int, choose: ChooseUpdates | None
 
 
 def _shares_of_others(binding: Binding, more: int) -> tuple[float, float]:
-    """Return the shares of gradients and of parameters for so many eighths more than all state, gradients first."""
     if not isinstance(binding, TrainingStepBinding) or binding.part.calls == 1:
         return 0.0, max(more, 0) / ALL
     half = ALL // 2
@@ -91,7 +89,6 @@ def _shares_of_others(binding: Binding, more: int) -> tuple[float, float]:
 
 
 def _gradients(binding: Binding, share: float) -> list[int]:
-    """Return indices of received gradients, with a share of their bytes, that wait on the host between calls."""
     if not isinstance(binding, TrainingStepBinding) or share == 0:
         return []
     parameters = binding.state.parameters()
@@ -110,7 +107,7 @@ def _move_updates(
     parameters: Sequence[int],
     choose: ChooseUpdates,
 ) -> set[int]:
-    """Move updates to the host. Return the positions of their state, and of the parameters that it overwrites there."""
+    """Move updates to the host. Return the positions of inputs that they overwrite there."""
     module, lowered = reading.captured.graph_module, reading.lowered
     placeholders = module.graph.find_nodes(op="placeholder")
     state, others = (
@@ -150,7 +147,6 @@ def _parameters(captured: Captured, share: float) -> dict[int, torch.device]:
 
 
 def _largest(state: OptimizerState, share: int) -> list[int]:
-    """Return state entries of the parameters with the most state, with a share of all bytes."""
     devices = set(map(home_of, map(local_part, state.parameters())))
     if len(devices) != 1:
         return []

@@ -1,13 +1,12 @@
 """A plan's copies to the host and back, on CPU and CUDA: ops, nodes, and link speed.
 
-`wait_for_copy` "writes" the copy, so that compilers keep its readers behind it, and reads the source, which thus
-outlives the copy. The ops keep no state: a saved copy may come back repeatedly. PyTorch's `torch.ops.ao.offload` and
-related ops do not fit: they lack CPU tensors, change strides, and free storage that a second backward pass reads.
+The op `wait_for_copy` "writes" the copy, so that compilers keep its readers behind it, and reads the source, which thus
+outlives the copy. The ops keep no state: a saved copy may come back repeatedly. PyTorch's `torch.ops.ao.offload` lacks
+CPU tensors, changes strides, and frees storage that a second backward pass reads.
 
-On CUDA each direction has its own stream, as links are full-duplex. Pinned memory comes from PyTorch's caching host
-allocator, which reuses blocks only after their copies. Its blocks are powers of two, so pinned memory may exceed the
-plan. Device memory belongs to the compute stream, which waits for a copy before its source is freed; `record_stream`
-would delay reuse.
+On CUDA each direction has its own stream, as links are full-duplex. PyTorch's host allocator reuses pinned blocks only
+after their copies. Blocks are powers of two, so pinned memory may exceed the plan. The compute stream waits for a copy
+before its source is freed; `record_stream` would delay reuse.
 """
 
 from collections.abc import Iterable
@@ -35,7 +34,7 @@ _under_way: dict[int, tuple[torch.cuda.Event, torch.Tensor | None]] = {}
 
 
 def _start_copy(source: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
-    """Start a copy of the memory that a tensor spans, after work issued so far. Read it after `_let_stream_wait`."""
+    """Start a copy of the memory that a tensor spans. Read it after `_let_stream_wait`."""
     outward = made.device.type != "cuda"
     device = source.device if outward else made.device
     stream = _stream(device, outward)
@@ -85,12 +84,10 @@ def copy_to_device(source: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 
 def event_of(made: torch.Tensor) -> torch.cuda.Event | None:
-    """Return the completion of a copy that is under way."""
     return _under_way.get(made.data_ptr(), (None, None))[0]
 
 
 def copy_to_pinned(source: torch.Tensor, made: torch.Tensor) -> None:
-    """Start a copy from a GPU over a tensor in pinned memory."""
     _start_copy(source, made)
 
 
@@ -134,26 +131,24 @@ class CopyEmission:
         return buffer in self._on_host
 
     def copy_out(self, buffer: BufferId, tensor: Node) -> None:
-        """Start to copy a buffer to the host, like `tensor`, which spans it."""
         value: torch.Tensor = value_of(tensor)
         self._on_host[buffer] = self._append(COPY_TO_HOST, (tensor,), f"{tensor.name}_on_host", like(value, HOST))
         self._on_host[buffer].meta[ON_HOST] = True
         self._leaving[buffer] = tensor
 
     def copy_in(self, buffer: BufferId, device: torch.device) -> Node:
-        """Start to copy a buffer back. Read it after `await_arrival`."""
         copy = self._on_host[buffer]
         name = f"{copy.name.removesuffix('_on_host')}_back"
         self._arriving[buffer] = self._append(COPY_TO_DEVICE, (copy, device), name, like(value_of(copy), device))
         return self._arriving[buffer]
 
     def await_departure(self, buffer: BufferId) -> None:
-        """Wait until a buffer may be freed or overwritten on the device."""
+        """Wait until the device may free or overwrite a buffer."""
         if buffer in self._leaving:
             self._wait(self._on_host[buffer], self._leaving.pop(buffer))
 
     def await_arrival(self, buffer: BufferId) -> None:
-        """Wait until a buffer may be read on the device."""
+        """Wait until the device may read a buffer."""
         if buffer in self._arriving:
             self._wait(self._arriving.pop(buffer), self._on_host[buffer])
 
@@ -190,11 +185,11 @@ def check_host(allow: Iterable[str] | None, bandwidth: str | int | None, capacit
 
 
 def host_for(graph: Graph, bandwidth: str | int | None, capacity: str | int | None) -> Host:
-    """Return the host for a graph. Its first memory space is named after its device.
+    """Return the host for a graph.
 
-    `bandwidth` is the link's speed each way, "25 GB/s" or bytes per second; by default 1/64 of the memory's. On a GPU
-    it is scaled to the slower machine that op costs assume. `capacity` limits the program's host bytes. Raises
-    UsageError for unreadable values.
+    The link's `bandwidth` each way is "25 GB/s" or bytes per second; by default 1/64 of the memory's. On a GPU it is
+    scaled to the slower machine that op costs assume. `capacity` limits the program's host bytes. Raises UsageError for
+    unreadable values.
     """
     most = None if capacity is None else parse_bytes(capacity)
     plain = PLAIN_MACHINE.bytes_per_second
@@ -207,7 +202,6 @@ def _speed(bandwidth: str | int) -> int:
 
 
 def _memory_speed(graph: Graph) -> float:
-    """Return bytes per second, the plain machine's if unknown."""
     device = graph.spaces[0].name
     clock, bus = memory_clock(device) if device.startswith("cuda") else (0, 0)
     return 2e3 * clock * bus / 8 or PLAIN_MACHINE.bytes_per_second  # two transfers a cycle

@@ -37,13 +37,12 @@ class UpdateBody:
     """The first outside node by which the update uses each buffer."""
     numbers: dict[Node, None] = field(default_factory=dict[Node, None])
     form: torch.Tensor = field(init=False)
-    """The form of all large tensors, except their dtypes."""
     nodes: list[Node] = field(init=False)
     inside: dict[Node, None] = field(init=False)
-    """Its ops, with used elements and views of their results, in program order."""
+    """Its ops, with used elements and views of their results."""
 
     def __post_init__(self) -> None:
-        """Find the operands. Raises NoPiecesError for a tensor with another form than the state."""
+        """Raise NoPiecesError for a tensor with another form than the state."""
         lowered, update = self.lowered, self.update
         self.nodes = [lowered.ops[op].node for op in sorted({*update.ops, *update.again})]
         self.inside = inside = self._with_elements()
@@ -82,7 +81,6 @@ class UpdateBody:
         self.operands.setdefault(buffer, source)
 
     def _check(self, node: Node) -> None:
-        """Raise NoPiecesError for results of another form, or large results without large operands."""
         results = pytree.tensors_in(value_of(node))
         for value in results:
             self._check_form(value)
@@ -107,14 +105,13 @@ class UpdateBody:
 
     @property
     def traffic_bytes(self) -> int:
-        """Bytes that the update reads and writes."""
         update = self.update
         read = (*update.copied, *update.state, *update.small)
         written = (*update.returned, *update.state, *update.counts)
         return sum(self.lowered.buffers[buffer].size_bytes for buffer in (*read, *written))
 
     def program(self, order: Sequence[BufferId]) -> "UpdateProgram":
-        """Return the update as a function of its operands in this order, then its numbers."""
+        """Return the update as a function of these operands, then its numbers."""
         small = [node for node in self.inside if _is_small(node)]
         large = [node for node in self.inside if not _is_small(node)]
         is_large = [value_of(self.operands[buffer]).numel() > 1 for buffer in order]
@@ -126,7 +123,6 @@ class UpdateBody:
     def _graph(
         self, nodes: Sequence[Node], operands: Sequence[BufferId], given: Sequence[Node], results: Sequence[Node]
     ) -> Graph:
-        """Return a graph of nodes; inputs are operands, other nodes' results, and the numbers."""
         graph = Graph()
         of_buffer = {buffer: graph.placeholder(f"operand{place}") for place, buffer in enumerate(operands)}
         made = {node: graph.placeholder(f"given{place}") for place, node in enumerate(given)}
@@ -149,8 +145,6 @@ class UpdateBody:
 
 @dataclass(eq=False)
 class UpdateProgram:
-    """Runs an update."""
-
     is_large: Sequence[bool]
     first: GraphModule
     pieces: GraphModule
@@ -170,7 +164,6 @@ class UpdateProgram:
 
     @property
     def code(self) -> str:
-        """The code of its graphs."""
         return f"{self.first.code}\n{self.pieces.code}"
 
 

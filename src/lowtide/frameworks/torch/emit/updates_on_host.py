@@ -1,4 +1,4 @@
-"""Move parameter updates to the host: copies of operands, one call per update, copies of results."""
+"""Move parameter updates to the host."""
 
 import operator
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ def move_updates(
 ) -> list[Update]:
     """Move updates in `graph`, a copy of the program, to the host. Return those that can run there.
 
-    `copies` maps the program's nodes to `graph`'s.
+    The program's nodes are mapped to `graph`'s by `copies`.
     """
     moved: list[Update] = []
     places = {
@@ -112,7 +112,6 @@ class _Move:
         return node
 
     def _erase(self) -> None:
-        """Remove the update's ops. Other ops then use their overwritten operands."""
         inside = [self._copies[node] for node in self._body.inside]
         gone = set(inside)
         for original, node in reversed(list(zip(self._body.inside, inside, strict=True))):

@@ -1,8 +1,7 @@
 """Access to the private and untyped parts of PyTorch, one file per subsystem.
 
-A new release of PyTorch is ported in this folder only; see `docs/porting_torch.md`. Importing this package loads its
-files, except those of Inductor for tested releases. Raises UnsupportedError if the installed PyTorch lacks a private
-name.
+A new release of PyTorch is ported in this folder only; see `docs/porting_torch.md`. Raises UnsupportedError if the
+installed PyTorch lacks a private name.
 """
 
 from importlib import import_module
@@ -13,7 +12,7 @@ import torch
 from lowtide.frameworks.tested_releases import PYTORCH
 
 _OF_INDUCTOR = {"absent_cuda", "inductor", "kernel_storage", "kernels"}
-"""Files that load Inductor, which takes half a second. Tested releases have all its names."""
+"""Files that load Inductor, which takes half a second."""
 _unneeded = _OF_INDUCTOR if PYTORCH.include(torch.__version__) else set[str]()
 
 try:

@@ -1,4 +1,4 @@
-"""A CUDA device that is not there: its C++ parts, and the answers of `torch.cuda` and Inductor about it."""
+"""A CUDA device that is not there: its C++ parts, and answers about it."""
 # pyright: reportAttributeAccessIssue=false, reportPrivateImportUsage=false, reportPrivateUsage=false
 # pyright: reportUnknownMemberType=false
 
@@ -16,11 +16,9 @@ SOURCE = Path(__file__).with_suffix(".cpp")
 
 
 _became: list[tuple[int, int]] = []
-"""The absent device's compute capability, if any."""
 
 
 def is_cuda_absent() -> bool:
-    """Return whether this process's CUDA device holds fake tensors only."""
     return bool(_became)
 
 
@@ -58,7 +56,7 @@ def become_cuda_device(
 
 
 def exchange_contents(one: torch.Tensor, other: torch.Tensor) -> None:
-    """Exchange two tensors' contents and classes: all references to one see the other."""
+    """Exchange two tensors' contents and classes: references to one see the other."""
     torch.utils.swap_tensors(one, other)
 
 
@@ -125,7 +123,7 @@ def _answer_for_inductor(device: SimpleNamespace, capability: tuple[int, int]) -
 def _choose_patterns(bytes_per_second: float, flops_per_second: Callable[[torch.dtype], float]) -> None:
     """Trace Inductor's patterns on fake tensors, and pad unaligned products that are bound by arithmetic.
 
-    On a device, Inductor measures whether padding to the alignment of tensor cores is faster.
+    On a device, Inductor measures whether padding is faster.
     """
     from torch._inductor import utils
     from torch._inductor.fx_passes import joint_graph, pad_mm

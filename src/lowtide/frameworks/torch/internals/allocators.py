@@ -1,4 +1,4 @@
-"""Allocators: peaks of a call on CPU and GPU, and a replacement of the CPU allocator."""
+"""Allocators: peaks of a call, and a replacement of the CPU allocator."""
 
 import ctypes
 import os
@@ -26,7 +26,7 @@ _FUNCTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class AllocatorStart:
-    """A device's allocated bytes at one moment, without the program's inputs, and its peak until then."""
+    """A device's allocated bytes at one moment, without the program's inputs, and its peak so far."""
 
     device: torch.device
     allocated_bytes: int
@@ -34,7 +34,6 @@ class AllocatorStart:
 
     @classmethod
     def of(cls, inputs: Sequence[Any]) -> "AllocatorStart | None":
-        """Record the state of the inputs' device, or return None on the CPU."""
         tensors = [each for each in inputs if isinstance(each, torch.Tensor) and each.device.type == "cuda"]
         if not tensors:
             return None
@@ -43,14 +42,14 @@ class AllocatorStart:
         return cls(device, torch.cuda.memory_allocated(device) - own, torch.cuda.max_memory_allocated(device))
 
     def peak_since(self) -> int | None:
-        """Return the peak of bytes allocated since, or None if an older peak is higher."""
+        """Return the peak of bytes allocated since; None if an older peak is higher."""
         peak = torch.cuda.max_memory_allocated(self.device)
         return peak - self.allocated_bytes if peak > self.peak_bytes else None
 
 
 @cache
 def replace_cpu_allocator() -> NativeAllocator:
-    """Replace this process's CPU allocator for good, and return the new one. Raises UnsupportedError if impossible."""
+    """Replace this process's CPU allocator for good. Raises UnsupportedError if impossible."""
     allocator = native_allocator()
     if not torch.__version__.startswith(ALLOCATORS):
         raise UnsupportedError(
@@ -73,7 +72,6 @@ def _find_functions() -> list[ctypes.c_void_p]:
 
 
 def cpu_peak_of(call: Callable[[], Any]) -> tuple[int, Any]:
-    """Return the CPU peak of a call in bytes, and its result."""
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else the profiler prints to stderr
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as profiler:
         result = call()
@@ -91,7 +89,7 @@ def cpu_peak_of(call: Callable[[], Any]) -> tuple[int, Any]:
 
 
 def cuda_peak_of(call: Callable[[], Any], device: torch.device) -> tuple[int, Any]:
-    """Return a call's GPU peak beyond earlier bytes, and its result."""
+    """Return a call's peak beyond earlier bytes, and its result."""
     torch.cuda.synchronize(device)
     torch.cuda.reset_peak_memory_stats(device)
     before = torch.cuda.memory_allocated(device)

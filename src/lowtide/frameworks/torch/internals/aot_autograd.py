@@ -1,4 +1,4 @@
-"""AOTAutograd: joint graphs, input names, PyTorch's partitioner, marks of checkpoints, and saved tensors."""
+"""AOTAutograd: joint graphs, PyTorch's partitioner, marks of checkpoints, and saved tensors."""
 # pyright: reportAttributeAccessIssue=false, reportPrivateUsage=false, reportUnknownArgumentType=false
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
@@ -39,7 +39,7 @@ _MEMBER = re.compile(r"\._(?:modules|parameters|buffers)\['([^']+)'\]")
 _MODULE = re.compile(r"^[LG]\['\w+'\](?:\.__self__)?\.")
 _VARIABLE = re.compile(r"^[LG]\['(\w+)'\]")
 _names_in_use: list[dict[int | str, str]] = []
-"""Input names of graphs being compiled, innermost last, by position or name in the module."""
+"""Innermost graph last; by position or name in the module."""
 
 
 def merge_common_subexpressions(module: GraphModule) -> None:
@@ -47,7 +47,6 @@ def merge_common_subexpressions(module: GraphModule) -> None:
 
 
 def merges_common_subexpressions() -> bool:
-    """Return whether PyTorch's partitioner merges common subexpressions."""
     return bool(functorch_config.cse)
 
 
@@ -57,7 +56,7 @@ def partition_as_pytorch_does(
     """Return the forward and backward graph of PyTorch's own partitioner.
 
     PyTorch saves the random state for each checkpointed op that may draw, even attention without dropout. If all draws
-    are saved, such ops are recomputed as plain ops. Compilations that share a trace share its partitions.
+    are saved, such ops are recomputed as plain ops.
     """
     marks = tuple((node.name, node.meta["recompute"]) for node in joint.graph.nodes if "recompute" in node.meta)
     forward, backward = made_once(
@@ -78,7 +77,7 @@ def _partitioned(joint: GraphModule, inputs: Sequence[Any], *, draws_are_saved: 
 
 
 def static_inputs() -> set[int]:
-    """Return the positions of parameters and buffers among the inputs."""
+    """Return the positions of parameters and buffers."""
     metadata = _compilation_metadata()
     return set() if metadata is None else set(metadata.static_input_indices)
 
@@ -90,7 +89,7 @@ def _compilation_metadata() -> Any:
 
 @contextmanager
 def naming_inputs(captured: GraphModule) -> Generator[None]:
-    """Provide `input_name` with the names of a TorchDynamo graph's inputs."""
+    """Provide `input_name` with a TorchDynamo graph's names."""
     names: dict[int | str, str] = {}
     for place, node in enumerate(captured.graph.find_nodes(op="placeholder")):
         source = getattr(node, "_dynamo_source", None)
@@ -136,7 +135,6 @@ def output_descriptions(module: GraphModule) -> list[Any]:
 
 
 def inputs_overwritten_later(joint: GraphModule, n_forward_outputs: int) -> list[Node]:
-    """Return the inputs that the runtime overwrites after the forward pass."""
     later = [_overwritten_input(output) for output in output_descriptions(joint)[:n_forward_outputs]]
     return [node for node in joint.graph.find_nodes(op="placeholder") if node.meta.get("desc", later) in later]
 
@@ -149,7 +147,6 @@ def _overwritten_input(output: Any) -> Any:
 
 
 def set_output(graph: Graph, values: Sequence[Any], described: Sequence[Any]) -> None:
-    """Add a graph's output node, with AOTAutograd's metadata."""
     output = graph.output(tuple(values))
     output.meta["desc"] = list(described)
     output.meta["output_stack_traces"] = [
@@ -168,39 +165,33 @@ def is_unchecked(node: Node) -> bool:
 
 
 def is_opaque_object(node: Node) -> bool:
-    """Return whether a node's value is a script object."""
     return isinstance(value_of(node), FakeScriptObject)
 
 
 def must_save(node: Node) -> bool:
-    """Return whether the user's checkpoint policy saves a value."""
     return node.meta.get("recompute") is CheckpointPolicy.MUST_SAVE
 
 
 def mark_must_save(node: Node) -> None:
-    """Make PyTorch's partitioner save a value if backward needs it."""
     node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
 
 
 def must_recompute(node: Node) -> bool:
-    """Return whether the user's checkpoints recompute a value."""
     return node.meta.get("recompute") in (CheckpointPolicy.MUST_RECOMPUTE, CheckpointPolicy.PREFER_RECOMPUTE)
 
 
 def checkpoint_region(node: Node) -> int:
-    """Return the number of the checkpointed region that computes a value."""
     return int(node.meta.get("ac_graph_id", 0))
 
 
 def is_graph_retained() -> bool:
-    """Return whether the running backward pass may run again."""
     return torch._C._autograd._get_current_graph_task_keep_graph()
 
 
 def take_overwritten_saves() -> list[int]:
-    """Return and clear AOTAutograd's list of inputs that the compiled backward pass may overwrite.
+    """Return and clear the list of inputs that the compiled backward pass may overwrite.
 
-    AOTAutograd would refuse to run the pass on a retained graph. The caller must copy these inputs instead.
+    AOTAutograd would refuse to run it on a retained graph. The caller must copy these inputs instead.
     """
     places = getattr(_compilation_metadata(), "bw_donated_idxs", None) or []
     taken = list(places)
@@ -209,7 +200,7 @@ def take_overwritten_saves() -> list[int]:
 
 
 def give_saved_away(forward: GraphModule, backward: GraphModule) -> None:
-    """Let the second of two passes overwrite values that the first saves only for it.
+    """Let the second of two passes overwrite values saved only for it.
 
     The first pass returns one result, then saved values.
     """
@@ -231,7 +222,6 @@ def patched_autograd(changes: dict[str, Any]) -> AbstractContextManager[None]:
 
 
 def backward_of(results: Any) -> Any | None:
-    """Return the autograd node of a compiled backward pass, if any."""
     nodes = (tensor.grad_fn for tensor in pytree.tensors_in(results))
     return next((node for node in nodes if node is not None and _is_compiled(node)), None)
 

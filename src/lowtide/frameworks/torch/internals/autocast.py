@@ -1,6 +1,6 @@
 """Autocast's cache of casts, which PyTorch's tracers switch off.
 
-Eager PyTorch casts a float32 leaf once per outermost autocast region, and adds its gradients in the lower precision.
+Eager PyTorch casts a float32 leaf once per outermost autocast region, and adds its gradients in lower precision.
 """
 # pyright: reportPrivateUsage=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
 # pyright: reportUnknownParameterType=false, reportUnknownVariableType=false
@@ -25,17 +25,16 @@ _EXIT: Any = torch.amp.autocast_mode._exit_autocast
 _GRAD_MODE: Any = torch._C._set_grad_enabled
 _CHECKPOINT: Any = torch.ops.higher_order.tag_activation_checkpoint
 _Key = tuple[int, Node, torch.dtype]
-"""An outermost autocast region, a leaf, and its new dtype."""
+"""Outermost autocast region, leaf, and new dtype."""
 
 
 def autocast_nesting() -> int:
-    """Return the number of autocast contexts around this call."""
     torch.autocast_increment_nesting()
     return torch.autocast_decrement_nesting()
 
 
 def with_shared_casts(module: GraphModule) -> GraphModule:
-    """Return a TorchDynamo graph that casts each leaf once for all uses that share a cast in eager PyTorch."""
+    """Return a TorchDynamo graph that shares casts of leaves like eager PyTorch."""
     module = copied(module)
     _share_casts(module)
     return module
@@ -54,7 +53,6 @@ def _share_casts(module: GraphModule) -> None:
 
 
 def _uses(module: GraphModule) -> Mapping[_Key, list[Node]]:
-    """Return the calls that only cast a leaf."""
     uses: dict[_Key, list[Node]] = defaultdict(list)
     leaves = [node for node in module.graph.find_nodes(op="placeholder") if _is_cached(node)]
     calls = {user for leaf in leaves for user in leaf.users if _is_plain(user) or user.target is _CHECKPOINT}
@@ -98,7 +96,6 @@ def _is_plain(call: Node) -> bool:
 
 
 def _casts_of(module: GraphModule, call: Node, leaves: list[Node]) -> Iterator[tuple[Node, torch.dtype]]:
-    """Yield the leaves that a call only casts to autocast's dtype."""
     values = {leaf: leaf.meta["example_value"] for leaf in leaves}
     seen = _CastsSeen({id(value): leaf for leaf, value in values.items()})
     args, kwargs = map_arguments(call, lambda node: _value_of(module, node))

@@ -1,7 +1,6 @@
 """`torch.compile` and `Module.compile` with the backend "lowtide", and one thread at a time for all tracing.
 
-TorchDynamo skips frames in PyTorch's files, so `nn.Sequential(...).compile()` compiles nothing. `capture_own_modules`
-adds the frame that `torch.compile(module)` adds. Tracing, rewriting and compiling change PyTorch's global state.
+Tracing, rewriting and compiling change PyTorch's global state.
 """
 
 # pyright: reportAttributeAccessIssue=false, reportPrivateUsage=false, reportUnknownMemberType=false
@@ -24,7 +23,7 @@ TRACING = compile_lock
 
 
 def one_at_a_time(function: Callable[Parameters, Value]) -> Callable[Parameters, Value]:
-    """Return a function that waits until no other thread traces or compiles."""
+    """Return a function that waits while another thread traces or compiles."""
 
     @wraps(function)
     def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Value:
@@ -42,10 +41,7 @@ def compiled(function: Callable[..., Any], options: Mapping[str, Any]) -> Callab
 
 
 def compiled_with(compiled: Any) -> tuple[str, object] | None:
-    """Return the backend name and options of a compiled function or module.
-
-    Returns None for anything but results of `torch.compile` and `Module.compile`.
-    """
+    """Return the backend name and options of a compiled function or module, else None."""
     from torch._dynamo.eval_frame import OptimizeContext, OptimizedModule, innermost_backend
 
     if isinstance(compiled, OptimizedModule):
@@ -63,10 +59,7 @@ def compiled_with(compiled: Any) -> tuple[str, object] | None:
 
 
 def captured_whole(function: Callable[..., Any], receive: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a compiled function with backend `receive`; it raises an error if one graph cannot hold it.
-
-    Logging calls are left out of the graph.
-    """
+    """Return a compiled function with backend `receive`, without logging; it fails if one graph cannot hold it."""
     from torch._dynamo import config
 
     names = ("debug", "info", "warning", "warning_once", "warning_advice", "error")
@@ -76,12 +69,11 @@ def captured_whole(function: Callable[..., Any], receive: Callable[..., Any]) ->
 
 
 def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that is never compiled into a caller's graph."""
     return torch.compiler.disable(function)
 
 
 def capture_own_modules(backend: str) -> None:
-    """Let `Module.compile` with a backend capture modules of PyTorch's classes."""
+    """Let `Module.compile` capture modules of PyTorch's classes, whose frames TorchDynamo skips."""
     from torch._dynamo import external_utils  # takes seconds to load
     from torch._dynamo.eval_frame import OptimizeContext
 

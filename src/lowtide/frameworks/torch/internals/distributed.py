@@ -15,7 +15,7 @@ from torch._guards import CompileContext
 
 @dataclass(frozen=True, slots=True)
 class Rendezvous:
-    """A rank, the number of ranks, and their shared store."""
+    """A rank, the number of ranks, and their store."""
 
     rank: int
     size: int
@@ -42,7 +42,7 @@ class Rendezvous:
 
 
 def rendezvous() -> Rendezvous | None:
-    """Return this process's rendezvous, or None if it runs alone or in a "fake" group."""
+    """Return this process's rendezvous; None if it runs alone or in a "fake" group."""
     if not torch.distributed.is_available() or not torch.distributed.is_initialized():
         return None
     size = torch.distributed.get_world_size()
@@ -57,13 +57,12 @@ def ranks_of(groups: Iterable[str]) -> list[int]:
 
 
 def size_and_span(group: Any) -> tuple[int, int] | None:
-    """Return the size of a group, or of its name, and the range of its ranks; None if unknown."""
+    """Return a group's size and the range of its ranks; None if unknown."""
     ranks = _query(torch.distributed.get_process_group_ranks, group)
     return None if ranks is None else (len(ranks), max(ranks) - min(ranks) + 1)
 
 
 def backend_of(group: Any) -> str | None:
-    """Return the backend of a process group, or None if it is unknown."""
     backend = _query(torch.distributed.get_backend, group)
     return None if backend is None else str(backend)
 
@@ -81,12 +80,11 @@ def _resolved(group: Any) -> Any:
 
 
 def compilation() -> str:
-    """Return TorchDynamo's id of the current compilation, equal on all ranks."""
+    """Return TorchDynamo's compilation id, equal on all ranks."""
     return str(CompileContext.current_compile_id())
 
 
 def local_part(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a DTensor's local part, or another tensor unchanged."""
     return tensor._local_tensor if is_distributed(tensor) else tensor
 
 
@@ -97,7 +95,7 @@ def is_distributed(tensor: torch.Tensor) -> bool:
 
 
 def distributed_twin(part: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Return a DTensor like `other` over the memory of a local part, with its gradient; the part itself otherwise."""
+    """Return a DTensor like `other` over the memory of a part, with its gradient; else the part itself."""
     if not is_distributed(other):
         return part
     twin = distributed_as(part.detach(), other).requires_grad_(part.requires_grad)

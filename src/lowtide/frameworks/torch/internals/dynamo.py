@@ -26,12 +26,12 @@ def takes_hooks(inputs: Sequence[Any]) -> bool:
 
 
 def differentiates(module: GraphModule) -> bool:
-    """Return whether a captured graph computes gradients by `torch.func`."""
+    """Return whether a graph computes gradients by `torch.func`."""
     return any(getattr(node.target, "__name__", "") == "_grad_increment_nesting" for node in module.graph.nodes)
 
 
 def copied(module: GraphModule) -> GraphModule:
-    """Return a copy of a captured graph: compilers change their input."""
+    """Return a copy of a graph: compilers change their input."""
     copy = copied_graph(module)
     for node, made in zip(module.graph.nodes, copy.graph.nodes, strict=True):
         if hasattr(node, "_dynamo_source"):
@@ -44,7 +44,7 @@ def copied(module: GraphModule) -> GraphModule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CaptureSnapshot:
-    """A captured graph that can be compiled again later."""
+    """A captured graph that can be compiled again."""
 
     module: GraphModule
     context: TracingContext
@@ -69,7 +69,6 @@ class CaptureSnapshot:
 
     @property
     def n_guards(self) -> int:
-        """Number of guards so far; later ones are not checked."""
         return 0 if self._shapes is None else len(self._shapes.guards)
 
 

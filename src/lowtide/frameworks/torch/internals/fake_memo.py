@@ -20,8 +20,6 @@ _UNKNOWN = object()
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """The form of a result; for a view of the first argument, its offset."""
-
     size: tuple[int, ...]
     stride: tuple[int, ...]
     dtype: torch.dtype
@@ -32,7 +30,7 @@ class _Form:
 class FakeMemo:
     """A memo of `compute_fake`, for programs with many ops of few forms, such as chunks.
 
-    A hit takes 0.1 ms instead of 0.3 ms. Stores only single strided results of fixed sizes.
+    It keeps single strided results of fixed sizes. A hit takes 0.1 ms instead of 0.3 ms.
     """
 
     def __init__(self) -> None:
@@ -82,7 +80,6 @@ def _written(op: Any, args: Any, kwargs: Any) -> FakeTensor | None:
 
 
 def _form_of(value: Any) -> Any:
-    """Return a key that determines a result's form, or `_UNKNOWN`."""
     if isinstance(value, FakeTensor):
         size, stride = tuple(value.shape), value.stride() if value.layout == torch.strided else ()
         fixed = all(type(each) is int for each in (*size, *stride, value.storage_offset()))

@@ -1,7 +1,6 @@
 """Strides that differ between fake tensors and a run: of dimensions of size 1, and of gradients of losses.
 
-They decide whether eager PyTorch takes an image for channels-last, and so which copies it makes. Grouped products of
-float32 run, but have no fake results.
+They decide whether eager PyTorch takes an image for channels-last, and so which copies it makes.
 """
 # pyright: reportPrivateUsage=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
 # pyright: reportUnknownVariableType=false
@@ -44,11 +43,11 @@ _ITERATED = {
     _ATEN.hardtanh_backward.default,
     _ATEN.softplus_backward.default,
 }
-"""Pointwise ops whose fake results may have the strides of another operand."""
+"""Pointwise ops whose fake results may have another operand's strides."""
 _ITERATED_BACKWARDS = {_ATEN.leaky_relu_backward.default, _ATEN.threshold_backward.default}
 """The same, with kernels that take the last operand first."""
 _ITERATED_ON_CPU = {_ATEN.native_dropout_backward.default}
-"""The same, with other kernels on other devices."""
+"""The same, on CPUs only."""
 _LIKE_FIRST = {_ATEN.binary_cross_entropy.default}
 """Ops whose results are like their first operand, if they are as large."""
 _SUGGESTED = {
@@ -75,11 +74,10 @@ _WITH_NUMBERS = ("Tensor", "Scalar")
 """Overloads that treat a number as a tensor without dimensions."""
 _IMAGES = 4
 _active: list[Any] = []
-"""PyTorch's own dispatch, while replaced."""
 
 
 def contiguous_as_in_run(op: Any, result: Any) -> Any:
-    """Return a fake result, contiguous if the op's results always are."""
+    """Return a fake result, contiguous if a run's is."""
     if op not in _CONTIGUOUS or not _is_fixed(result) or result.is_contiguous():
         return result
     return result.new_empty(result.shape)
@@ -126,7 +124,7 @@ def strides_as_in_eager() -> Generator[None]:
 
 @contextmanager
 def _views_on_meta() -> Generator[None]:
-    """Correct views on the meta device: functionalization gets its strides there."""
+    """Correct views on the meta device, where functionalization gets its strides."""
     kernels = {op: op.py_kernels[DispatchKey.Meta] for op in _VIEWS if DispatchKey.Meta in op.py_kernels}
 
     def set_kernel(op: OpOverload, kernel: Any) -> None:
@@ -168,7 +166,6 @@ def grouped_products_of_any_dtype() -> Generator[None]:
 
 
 def _may_differ(func: Any, result: FakeTensor, args: Any) -> bool:
-    """Return whether strides may differ: by the order of operands, or an unusual stride of a size-1 dimension."""
     if not isinstance(func, OpOverload) or func._schema.is_mutable or result.dim() < 2:
         return False
     is_iterated = func in _ITERATED or func in _ITERATED_BACKWARDS
@@ -262,14 +259,13 @@ def _is_channels_last(tensor: torch.Tensor) -> bool:
 
 
 def _broadcast(operand: torch.Tensor, shape: torch.Size) -> list[int]:
-    """Return an operand's stride in each result dimension; 0 where broadcast."""
     lacking = len(shape) - operand.dim()
     sizes = zip(operand.shape, operand.stride(), shape[lacking:], strict=True)
     return [0] * lacking + [0 if size == 1 and wanted != 1 else stride for size, stride, wanted in sizes]
 
 
 def _innermost_first(strides: Sequence[Sequence[int]], shape: torch.Size) -> list[int]:
-    """Return dimensions in stride order, by an insertion sort as ambiguous as PyTorch's."""
+    """Return dimensions in stride order, sorted as ambiguously as PyTorch does."""
     order = list(reversed(range(len(shape))))
     for last in range(1, len(order)):
         place = last

@@ -24,7 +24,7 @@ DEPENDS_ON_VALUES: tuple[type[Exception], ...] = (
     fake_tensor.DataDependentOutputException,
     fake_tensor.DynamicOutputShapeException,
 )
-"""Errors of tracing programs that depend on tensor values."""
+"""Errors of programs that depend on tensor values."""
 
 FakeMode = FakeTensorMode
 
@@ -34,7 +34,7 @@ def is_fake(value: Any) -> bool:
 
 
 def constant_of(tensor: torch.Tensor) -> torch.Tensor | None:
-    """Return the contents of a fake tensor that was computed from numbers alone, if known."""
+    """Return the contents of a fake tensor computed from numbers alone."""
     return tensor.constant if isinstance(tensor, FakeTensor) else None
 
 
@@ -44,7 +44,7 @@ def new_fake_mode() -> FakeMode:
 
 
 def fake_mode_of(tensors: Sequence[torch.Tensor]) -> FakeMode:
-    """Return the mode of fake tensors with symbolic shapes, or a new one."""
+    """Return fake tensors' mode with symbolic shapes, or a new one."""
     found = detect_fake_mode(list(tensors))
     return found if found is not None and found.shape_env is not None else new_fake_mode()
 
@@ -64,7 +64,6 @@ def outside_of_fake_modes() -> AbstractContextManager[Any]:
 
 @contextmanager
 def unlogged(name: str, is_hidden: Callable[[logging.LogRecord], bool]) -> Generator[None]:
-    """Suppress some records of a logger in this context."""
     logger = logging.getLogger(name)
 
     def is_shown(record: logging.LogRecord) -> bool:
@@ -78,7 +77,6 @@ def unlogged(name: str, is_hidden: Callable[[logging.LogRecord], bool]) -> Gener
 
 
 def failures_unlogged() -> AbstractContextManager[None]:
-    """Suppress PyTorch's logs of failures on fake tensors."""
     return unlogged(fake_tensor.__name__, lambda record: record.levelno >= logging.ERROR)
 
 
@@ -91,7 +89,7 @@ def forgetting_scalars(mode: FakeMode) -> Generator[None]:
 
 
 def trace_on_fakes(function: Callable[[list[Any]], list[Any]], inputs: list[Any]) -> GraphModule:
-    """Trace a function of one flat list on fake tensors; checkpoint policies and autocast's cache act as in eager."""
+    """Trace a function of one flat list; checkpoint policies and autocast's cache act as in eager."""
     caches_casts = torch.is_autocast_cache_enabled()
 
     def run(given: list[Any]) -> list[Any]:
@@ -106,6 +104,5 @@ def trace_on_fakes(function: Callable[[list[Any]], list[Any]], inputs: list[Any]
 
 @contextmanager
 def tracing_in(mode: FakeMode) -> Generator[None]:
-    """Make compilers find a mode in this context."""
     with tracing(TracingContext(mode)):
         yield

@@ -1,8 +1,7 @@
 """FSDP2's `fully_shard` in captured programs: parameters are gathered, and gradients reduced, by ops of the program.
 
-FSDP2 gathers in hooks around a module's forward pass, outside of any graph. While a program is captured, other hooks do
-the same by functional collectives, which a plan can order and repeat. Each parameter has collectives of its own, except
-that small ones of a module share theirs.
+FSDP2 gathers in hooks, outside of any graph. In captured programs, other hooks do the same by functional collectives,
+which a plan can order and repeat.
 """
 # pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportAttributeAccessIssue=false
@@ -26,11 +25,10 @@ from lowtide.frameworks.torch.internals.pytree import tree_map_only
 _SMALL, _MOST_TOGETHER = 2**20, 2**22
 """Bytes below which gathered parameters share a collective, and the most that it gathers."""
 _AVERAGED = (torch.float32, torch.bfloat16)
-"""Dtypes of gradients that FSDP2 averages in the collective itself. Others are also scaled before and after it."""
+"""Dtypes that FSDP2 averages in the collective. Other gradients are also scaled before and after it."""
 
 
 def _states(modules: Iterable[nn.Module]) -> list[Any]:
-    """Return the states of `fully_shard` of some modules and their inner modules, each once."""
     fsdp: Any = sys.modules.get("torch.distributed.fsdp")
     kind = None if fsdp is None else getattr(fsdp, "FSDPModule", None)
     if kind is None:
@@ -40,13 +38,13 @@ def _states(modules: Iterable[nn.Module]) -> list[Any]:
 
 
 def _groups(state: Any) -> Sequence[Any]:
-    """Return the groups of parameters of a state; before PyTorch 2.12 there is at most one."""
+    """Return the groups of parameters; before PyTorch 2.12 there is at most one."""
     groups = getattr(state, "_fsdp_param_groups", None)
     return [group for group in (groups if groups is not None else [state._fsdp_param_group]) if group is not None]
 
 
 def reshard(modules: Iterable[nn.Module]) -> None:
-    """Let modules have their sharded parameters, also after a forward pass that left them gathered."""
+    """Shard parameters again, also after a forward pass that left them gathered."""
     for state in _states(modules):
         for group in _groups(state):
             group.reshard()
@@ -62,18 +60,13 @@ def follow_moves(modules: Iterable[nn.Module]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Exchange:
-    """The collectives of one parameter."""
-
     dim: int
-    """The sharded dimension."""
     shards: tuple[int, str] | None
-    """Size and name of the group that shares the parameter; None if each rank has all of it."""
+    """Size and name of the group that shares the parameter, if any."""
     copies: tuple[int, str] | None
     """Size and name of the group whose gradients are averaged besides."""
     dtype: torch.dtype
-    """Of the gathered parameter."""
     gradient_dtype: torch.dtype
-    """Of the reduced gradient."""
 
 
 class _Gathered(Function):
@@ -98,7 +91,7 @@ class _Gathered(Function):
 
 
 class _GatheredTogether(Function):
-    """Parameters with equal exchanges, sharded by rows, that are gathered by one collective, as are their gradients."""
+    """Parameters sharded by rows that one collective gathers."""
 
     @staticmethod
     def forward(ctx: Any, exchange: _Exchange, n_ranks: int, *parts: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -130,13 +123,11 @@ class _GatheredTogether(Function):
 
 
 def _gathered(value: torch.Tensor, exchange: _Exchange) -> torch.Tensor:
-    """Return the values of all ranks, one after the other."""
     gather = torch.ops._c10d_functional.all_gather_into_tensor
     return value if exchange.shards is None else _waited(gather(value.contiguous(), *exchange.shards))
 
 
 def _reduced(gradient: torch.Tensor, exchange: _Exchange) -> torch.Tensor:
-    """Return this rank's part of the average over all ranks."""
     found = gradient
     if exchange.shards is not None:
         reduce = torch.ops._c10d_functional.reduce_scatter_tensor
@@ -154,9 +145,9 @@ def _waited(tensor: torch.Tensor) -> torch.Tensor:
 def gathered_by_ops(modules: Iterable[nn.Module], sources: Mapping[int, torch.Tensor]) -> Generator[None]:
     """Gather parameters of `fully_shard` by functional collectives in this context, instead of in FSDP2's hooks.
 
-    `sources` are the local parts that get gradients, by the `id` of the DTensors that modules have. Gradients reach
-    them directly: releases of PyTorch differ in whether `to_local` gives a part without a gradient zeros. Raises
-    UnsupportedError for settings that a program cannot follow.
+    `sources` are the local parts by the `id` of the modules' DTensors. Gradients reach them directly: releases of
+    PyTorch differ in whether `to_local` gives a part without a gradient zeros. Raises UnsupportedError for settings
+    that a program cannot follow.
     """
     with ExitStack() as stack:
         tables: dict[nn.Module, _Parameters] = {}
@@ -177,22 +168,19 @@ def gathered_by_ops(modules: Iterable[nn.Module], sources: Mapping[int, torch.Te
 
 @dataclass(eq=False)
 class _Gathering:
-    """A parameter that is gathered at its first use in each forward pass, and once more in the backward pass.
+    """A parameter that is gathered once per forward pass, and once in the backward pass.
 
     The second time is for checkpoints, which may compute a module again without its hooks.
     """
 
     part: Any
-    """The DTensor of the module."""
     source: torch.Tensor
-    """Its local part, which gets gradients."""
+    """The local part, which gets gradients."""
     exchange: _Exchange
     users: Sequence[tuple[nn.Module, str]]
-    """Modules that have the parameter, with its name there."""
     in_forward: bool = False
-    """Whether a module that gathers it is in its forward pass."""
     together: Sequence["_Gathering"] = ()
-    """Parameters that are gathered by the same collective, with this one; empty for a large one."""
+    """Parameters of the same collective, with this one; empty for a large one."""
     _found: dict[bool, torch.Tensor] = field(default_factory=dict[bool, torch.Tensor])
     """By whether the backward pass runs."""
 
@@ -208,7 +196,7 @@ class _Gathering:
         self._found.pop(False, None)
 
     def value(self) -> Any:
-        """Return the gathered parameter during forward and backward pass, else this rank's part."""
+        """Return the gathered parameter during both passes, else this rank's part."""
         in_backward = torch._C._current_graph_task_id() != -1
         if not (self.in_forward or in_backward):
             return self.part
@@ -245,8 +233,6 @@ def _gather_small_together(gatherings: Sequence[_Gathering]) -> None:
 
 
 class _Parameters(dict[str, Any]):
-    """The parameters of a module, some of which are gathered when they are read."""
-
     def __init__(self, parameters: Mapping[str, Any]) -> None:
         super().__init__(parameters)
         self.gathered: dict[str, _Gathering] = {}
@@ -268,7 +254,6 @@ def _parameters_replaced(module: nn.Module) -> Generator[_Parameters]:
 
 @contextmanager
 def _hooks_replaced(state: Any, module: nn.Module, gatherings: Sequence[_Gathering]) -> Generator[None]:
-    """Replace FSDP2's hooks around a module's forward pass."""
     policy = state._mp_policy
 
     def before(_: nn.Module, args: Any, kwargs: Any) -> Any:
@@ -293,14 +278,12 @@ def _hooks_replaced(state: Any, module: nn.Module, gatherings: Sequence[_Gatheri
 
 
 def _cast(value: Any, dtype: torch.dtype | None) -> Any:
-    """Return nested containers with their floating-point tensors in a dtype, unless it is None."""
     if dtype is None:
         return value
     return tree_map_only(torch.Tensor, lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor, value)
 
 
 def _owner_of(hook: Any) -> Any:
-    """Return the object of a bound method, or of the one inside wrapping functions."""
     while not isinstance(hook, MethodType) and hasattr(hook, "__wrapped__"):
         hook = hook.__wrapped__
     return getattr(hook, "__self__", None)
@@ -341,5 +324,4 @@ def _obstacles(group: Any, parameter: Any, exchange: _Exchange) -> Iterator[tupl
 
 
 def _size_and_name(group: Any) -> tuple[int, str] | None:
-    """Return size and name of a group of several ranks."""
     return None if group is None or group.size() == 1 else (group.size(), group.group_name)

@@ -1,4 +1,4 @@
-"""Planned values of symbolic shapes, and checks that hold for all sizes; neither adds guards."""
+"""Planned values of symbolic shapes, and checks for all sizes; neither adds guards."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -15,7 +15,6 @@ from lowtide.frameworks.torch.internals.tensors import hint, plain_number, upper
 
 
 def hinted_value_of(node: Node) -> Any:
-    """Return a node's value at its planned sizes."""
     value = value_of(node)
     return _hinted(value) if isinstance(value, torch.Tensor) else pytree.tree_map(_hinted, value)
 
@@ -30,13 +29,12 @@ def is_symbolic(tensor: torch.Tensor) -> bool:
 
 
 def depends_on_values(tensor: torch.Tensor) -> bool:
-    """Return whether a tensor's size depends on values."""
     has_symbols = any(isinstance(size, torch.SymInt) for size in tensor.shape)  # the full search is slow
     return has_symbols and bool(free_unbacked_symbols(tensor))
 
 
 def has_data_dependent_size(node: Node) -> bool:
-    """Return whether a node's results, but no inputs, have data-dependent sizes."""
+    """Return whether the results of a node, but no inputs, have data-dependent sizes."""
     return _is_sized_by_values(node) and not any(map(_is_sized_by_values, node.all_input_nodes))
 
 
@@ -45,13 +43,13 @@ def _is_sized_by_values(node: Node) -> bool:
 
 
 def is_limited(tensor: torch.Tensor) -> bool:
-    """Return whether all sizes and strides of a tensor have upper bounds."""
+    """Return whether all sizes and strides have upper bounds."""
     sizes = (*tensor.shape, *tensor.stride())
     return all(not isinstance(size, torch.SymInt) or upper_bound(size) is not None for size in sizes)
 
 
 def is_always(condition: Any) -> bool:
-    """Return whether a condition holds for all sizes of the graph's inputs."""
+    """Return whether a condition holds for all input sizes."""
     return statically_known_true(condition)
 
 

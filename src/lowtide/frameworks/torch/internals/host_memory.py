@@ -20,7 +20,7 @@ HOST = torch.device("cpu")
 
 @dataclass(slots=True)
 class CpuHost:
-    """Bytes of CPU programs on their host, now and at the peak since `restart`."""
+    """Bytes on the host of CPU programs, now and at the peak since `restart`."""
 
     live_bytes: int = 0
     peak_bytes: int = 0
@@ -28,7 +28,6 @@ class CpuHost:
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def empty_like(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return a tensor of the same form on the host."""
         memory = np.empty(memory_of(tensor).nbytes, np.uint8)
         address = memory.ctypes.data
         self._count(memory.nbytes)
@@ -38,11 +37,9 @@ class CpuHost:
         return torch.empty(0, dtype=tensor.dtype).set_(storage, 0, tensor.shape, tensor.stride())
 
     def holds(self, tensor: torch.Tensor) -> bool:
-        """Return whether a tensor is on the host."""
         return bool(self._addresses) and tensor.untyped_storage().data_ptr() in self._addresses
 
     def restart(self) -> None:
-        """Measure the peak from now on."""
         self.peak_bytes = self.live_bytes
 
     def _forget(self, address: int, size: int) -> None:
@@ -59,34 +56,32 @@ cpu_host = CpuHost()
 
 
 def empty_on_host(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Return a tensor of the same form on the host of a device."""
     if device.type != "cuda":
         return cpu_host.empty_like(tensor)
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, pin_memory=True)
 
 
 def is_on_host(tensor: torch.Tensor, device: torch.device) -> bool:
-    """Return whether a tensor is on the host of a device."""
     return cpu_host.holds(tensor) if device.type != "cuda" else tensor.device.type == "cpu" and tensor.is_pinned()
 
 
 _homes: Any = WeakIdKeyDictionary()
-"""The devices of tensors that `move` has moved to their host."""
+"""Devices of tensors moved to their host."""
 
 
 def may_be_on_host() -> bool:
-    """Return whether `move` has moved a tensor that still exists to its host."""
+    """Return whether a tensor moved to its host still exists."""
     return bool(_homes)
 
 
 def home_of(tensor: torch.Tensor) -> torch.device:
-    """Return the device of a tensor, also while it is on the host of that device."""
+    """Return a tensor's device, also while it is on that device's host."""
     home = _homes.get(tensor)
     return home if home is not None and is_on_host(tensor, home) else tensor.device
 
 
 def move(tensor: torch.Tensor, device: torch.device, *, to_host: bool) -> bool:
-    """Move a tensor's storage to a device or its host. The tensor object stays. Return False if it was there."""
+    """Move a tensor's storage; the tensor object stays. Return False if it was there."""
     if to_host == is_on_host(tensor, device) and (to_host or tensor.device == device):
         return False
     with torch.no_grad():

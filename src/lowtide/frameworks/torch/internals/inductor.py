@@ -24,15 +24,15 @@ __all__ = ["CustomKnapsackSolver", "CustomPartitionerFn", "CustomRuntimeEstimato
 Strides = Sequence[tuple[int, ...] | None]
 CompilePass = Callable[..., Any]
 Split = Callable[[GraphModule, Sequence[Any]], tuple[GraphModule, GraphModule]]
-"""Splits a graph, given its inputs, into two passes. The first returns one result and the second's inputs."""
+"""Splits a graph into two passes. The first returns one result and the second's inputs."""
 
 
 class SchedulerPass:
-    """A base of scheduler passes, which Inductor copies and makes cache keys of."""
+    """A base of scheduler passes, which Inductor copies and uses as cache keys."""
 
     @property
     def key(self) -> str:
-        """Text that is equal for passes with equal effects."""
+        """Equal for passes with equal effects."""
         return type(self).__name__
 
     def __deepcopy__(self, memo: object) -> Self:
@@ -52,7 +52,7 @@ def overlap_passes() -> list[Any]:
 
 
 def lays_images_out(module: GraphModule) -> bool:
-    """Return whether Inductor chooses channels-last convolutions for a program."""
+    """Return whether Inductor chooses channels-last convolutions."""
     from torch._inductor.graph import GraphLowering  # takes seconds to load
 
     return GraphLowering.decide_layout_opt(module, is_inference=False)
@@ -68,7 +68,7 @@ def compile_fx(
     """Compile a captured graph; a retained backward pass copies saved tensors.
 
     `trace` is shared with other compilations of the graph. With `split`, a graph without gradients becomes two passes
-    (`CompileInTwo`): a function of one list, which it empties.
+    (`CompileInTwo`) in a function of one list, which it empties.
     """
     from torch._inductor.compile_fx import compile_fx as compile_graph  # takes seconds to load
     from torch._inductor.compile_fx import compile_fx_inner
@@ -115,7 +115,7 @@ def compile_until_scheduled(
     split: Split | None = None,
     trace: JointTrace | None = None,
 ) -> None:
-    """Compile a captured graph until a scheduler pass ends each pass; discard the results."""
+    """Compile a graph until a scheduler pass ends each pass."""
     from torch._inductor.compile_fx import compile_fx as compile_graph  # takes seconds to load
     from torch._inductor.compile_fx import compile_fx_inner
 
@@ -133,7 +133,7 @@ def _never_run(_inputs: list[Any]) -> None:
 
 
 def _compiled_unless_ended(compile_pass: Callable[[], Any], take_strides: Callable[[], Strides | None]) -> Any:
-    """Return a compiled pass, or None with its output strides recorded if a scheduler pass ended it."""
+    """Return a compiled pass, or None with its output strides recorded."""
     try:
         return compile_pass()
     except Exception:
@@ -148,16 +148,15 @@ def _compiled_unless_ended(compile_pass: Callable[[], Any], take_strides: Callab
 
 @dataclass(frozen=True)
 class CompileInTwo:
-    """Compiles a graph without gradients, such as a whole training step, as two passes.
+    """Compiles a graph without gradients, such as a training step, as two passes.
 
-    The second pass frees values that the first saves at their last use.
+    The second pass frees saved values at their last use.
     """
 
     split: Split
     compile_pass: CompilePass
 
     def compile(self, graph: GraphModule, given: Sequence[Any], **others: Any) -> Any:
-        """Compile the graph, like Inductor's `compile_fx_inner`."""
         forward, backward = self.split(graph, given)
         others = {**others, "is_inference": False}
         with TracingContext.report_output_strides() as strides:

@@ -19,12 +19,11 @@ def running_frames() -> Iterator[FrameType]:
 
 
 def global_generators() -> tuple[random.Random, np.random.RandomState]:
-    """Return the generators behind the functions of `random` and `numpy.random`."""
+    """Return the generators of `random` and `numpy.random`."""
     python: Any = random.random.__self__
     numpy: Any = np.random.random.__self__
     return python, numpy
 
 
 def bits_of(generator: Any) -> Any:
-    """Return a NumPy generator's bit generator."""
     return generator._bit_generator if isinstance(generator, np.random.RandomState) else generator.bit_generator

@@ -15,14 +15,13 @@ from torch.fx import GraphModule
 from lowtide.frameworks.torch.internals.nodes import copied_graph
 
 _in_use: list["JointTrace"] = []
-"""Traces of the graphs being compiled, innermost last."""
 
 
 class JointTrace:
     """One captured graph, traced by AOTAutograd and rewritten by Inductor's joint passes, and programs made of it.
 
-    The first compilation of the graph makes them. Later ones get copies, because compilers change their input. Programs
-    with tensor subclasses, effects in order (tokens) or graphs of their own are traced each time.
+    Later compilations get copies, because compilers change their input. Programs with tensor subclasses, effects in
+    order (tokens) or inner graphs are traced each time.
     """
 
     def __init__(self) -> None:
@@ -37,7 +36,7 @@ class JointTrace:
 
     @contextmanager
     def shared(self) -> Generator[None]:
-        """Share the trace with the compilation in this context. Graphs within the graph are compiled as always."""
+        """Share the trace with the compilation in this context, without inner graphs."""
         from torch._inductor import compile_fx  # takes seconds to load
 
         capture, rewrite = aot_autograd.aot_stage1_graph_capture, compile_fx._recursive_joint_graph_passes
@@ -84,7 +83,7 @@ class JointTrace:
             self._metadata = _copied_metadata(state.fw_metadata)
 
     def _repeat(self, state: Any) -> Any:
-        """Give the state of a new compilation what tracing gave the first."""
+        """Give a new compilation the state that tracing gave the first."""
         arguments, descriptions = self._arguments
         state.flat_args, state.flat_args_descs = list(arguments), list(descriptions)
         state.fw_metadata = _copied_metadata(self._metadata)
@@ -104,7 +103,7 @@ class JointTrace:
 
 
 def made_once(key: Hashable, make: Callable[[], Sequence[GraphModule]]) -> Sequence[GraphModule]:
-    """Return copies of programs that the compilations sharing a trace make once; without a shared trace, make them.
+    """Return copies of programs that are made once per shared trace, if there is one.
 
     The key names everything that they depend on besides the joint graph.
     """
@@ -112,7 +111,6 @@ def made_once(key: Hashable, make: Callable[[], Sequence[GraphModule]]) -> Seque
 
 
 def _copied_metadata(metadata: Any) -> Any:
-    """Return a copy whose lists, sets and dicts a compilation may change."""
     copied = copy(metadata)
     for name, value in list(vars(copied).items()):
         if isinstance(value, (dict, list, set)):
@@ -121,6 +119,6 @@ def _copied_metadata(metadata: Any) -> Any:
 
 
 def _calls_graphs(module: GraphModule) -> bool:
-    """Return whether a graph has graphs of its own, which a copy would share."""
+    """Return whether a graph has inner graphs, which a copy would share."""
     names = [str(node.target) for node in module.graph.find_nodes(op="get_attr")]
     return any(isinstance(attrgetter(name)(module), GraphModule) for name in names)

@@ -17,7 +17,7 @@ from lowtide.frameworks.torch.internals.kernels import KernelBuffer, KernelNode,
 
 
 def is_only_read_by(buffer: KernelBuffer, node: KernelNode) -> bool:
-    """Return whether only other parts of a fused kernel read its result."""
+    """Return whether only parts of one fused kernel read a buffer."""
     own = {part.get_name() for part in node.get_nodes()}
     return len(own) > 1 and bool(buffer.users) and all(user.node.get_name() in own for user in buffer.users)
 
@@ -32,14 +32,13 @@ def stays_within(buffer: KernelBuffer, node: KernelNode) -> bool:
 
 
 def _stays_within_loops(buffer: KernelBuffer, node: OuterLoopFusedSchedulerNode) -> bool:
-    """Return whether one of the loops with shared outer levels alone uses a buffer, or stores it by rows."""
+    """Return whether one loop alone uses a buffer, or loops store it by rows."""
     loops = [{part.get_name() for part in loop.get_nodes()} for loop in node.get_outer_nodes()]
     own = next(loop for loop in loops if buffer.defining_op.get_name() in loop)
     return all(user.node.get_name() in own for user in buffer.users) or _is_kept_by_rows(buffer, node)
 
 
 def _is_kept_by_rows(buffer: KernelBuffer, node: KernelNode) -> bool:
-    """Return whether loops with shared outer levels, and one more level, store a buffer row by row."""
     if not isinstance(node, OuterLoopFusedSchedulerNode) or not is_only_read_by(buffer, node):
         return False
     levels = [
@@ -65,7 +64,7 @@ def _only_waits(node: Any, name: str) -> bool:
 
 
 def pairs_in_place(node: KernelNode) -> Iterator[tuple[str, str]]:
-    """Yield disjoint pairs (read, written) that share storage if this kernel is the last reader."""
+    """Yield disjoint pairs (read, written) that share storage if this kernel reads last."""
     used: set[str] = set()
     written = (buffer for part in node.get_nodes() for buffer in part.get_outputs())
     # a buffer kept by rows shares no storage
@@ -113,7 +112,6 @@ def _may_take_over(given: Any, buffer: Any, part: Any, node: Any) -> bool:
 
 
 def _is_last_reader(given: Any, part: Any, node: Any) -> bool:
-    """Return whether a part is the last reader, and all parts read the buffer in one pattern."""
     others = {each.get_name() for each in node.get_nodes() if each is not part} - set(part.ancestors)
     accesses = {access for each in node.get_nodes() for access in each.read_writes.reads_and_writes()}
     patterns = [access for access in accesses if access.name == given.get_name()]
@@ -121,12 +119,10 @@ def _is_last_reader(given: Any, part: Any, node: Any) -> bool:
 
 
 def n_reductions(node: KernelNode) -> int:
-    """Return the number of reductions in a kernel."""
     return sum(part.is_reduction() for part in node.get_nodes())
 
 
 def loops_over_reduction(node: KernelNode) -> bool:
-    """Return whether a GPU kernel reduces in a loop."""
     backend = _simd(node)
     if backend is None or not node.is_reduction():
         return False
@@ -137,7 +133,7 @@ def loops_over_reduction(node: KernelNode) -> bool:
 def read_in_later_loops(node: KernelNode) -> set[str]:
     """Return the buffers that a GPU kernel writes in one loop and reads in a later one.
 
-    A reduction is complete only after its loop, so its users need another loop, which loads earlier values from memory.
+    Users of a reduction need another loop, which loads earlier values from memory.
     """
     backend = _simd(node) if type(node) is FusedSchedulerNode else None
     if backend is None:
@@ -175,7 +171,6 @@ def _simd(node: Any) -> SIMDScheduling | None:
 
 
 def _shape(parts: Sequence[Any]) -> tuple[Any, Any]:
-    """Return the number of results, and of elements reduced to each."""
     return max(parts, key=lambda part: int(part.is_reduction())).group[1]
 
 

@@ -55,7 +55,7 @@ def input_names() -> list[str]:
 
 
 def is_inference() -> bool:
-    """Return whether the graph being compiled is a whole inference program, not a branch."""
+    """Return whether a whole inference program is being compiled, not a branch."""
     return bool(V.graph.is_inference) and type(V.graph) is GraphLowering
 
 
@@ -77,7 +77,7 @@ class KernelStorage:
 
 
 def output_storages(names: Sequence[str]) -> dict[str, KernelStorage]:
-    """Return the storage of each computed output, by name.
+    """Return the storage of each computed output.
 
     `names` are all output names before Inductor's passes, which may replace nodes.
     """
@@ -108,7 +108,6 @@ def input_strides() -> dict[str, tuple[int, ...]]:
 
 
 def _tensor_inputs() -> dict[str, Any]:
-    """Return the tensor inputs; others are sizes, and objects such as process groups."""
     given: dict[str, Any] = V.graph.graph_inputs
     return {
         name: value for name, value in given.items() if isinstance(value, IRNode) and value.maybe_get_size() is not None
@@ -116,12 +115,10 @@ def _tensor_inputs() -> dict[str, Any]:
 
 
 def freeable_inputs(nodes: Sequence[KernelNode]) -> Iterable[str]:
-    """Return the names of inputs freed at their last use."""
     return get_freeable_input_buf(list(nodes), OrderedSet(V.graph.graph_inputs.keys()))
 
 
 def names_before_overwriting() -> dict[str, str]:
-    """Return the original names of buffers that overwrite others."""
     return scheduler().mutation_real_name
 
 
@@ -135,7 +132,6 @@ def sizes_of_buffers() -> dict[str, tuple[int, int]]:
 
 
 def bytes_of_inputs() -> dict[str, int]:
-    """Return the bytes of each input that is a tensor."""
     return {name: bytes_of_input(name) for name in _tensor_inputs()}
 
 
@@ -145,7 +141,6 @@ def bytes_of_input(name: str) -> int:
 
 
 def _spanned_bytes(value: Any) -> int:
-    """Return the bytes from the first to the last element."""
     if value.maybe_get_size() is None:
         return 0
     shape, strides = form_of(value)
@@ -154,7 +149,7 @@ def _spanned_bytes(value: Any) -> int:
 
 
 def form_of(value: Any) -> Form:
-    """Return a value's planned sizes and strides."""
+    """Return planned sizes and strides."""
     sizevars = V.graph.sizevars
     with at_planned_sizes(sizevars.shape_env):
         shape, strides = value.get_size(), value.get_stride()
@@ -162,7 +157,7 @@ def form_of(value: Any) -> Form:
 
 
 def has_effects(node: KernelNode) -> bool:
-    """Return whether a kernel is random, a collective, a wait, or has other side effects."""
+    """Return whether a kernel is random, a collective or a wait, or has other side effects."""
     parts = [part.node for part in node.get_nodes()]
     draws = any(
         isinstance(part, RandomSeeds) or Tag.nondeterministic_seeded in getattr(part.op_overload, "tags", ())
@@ -173,12 +168,11 @@ def has_effects(node: KernelNode) -> bool:
 
 
 def keeps_alive(dependency: Any) -> bool:
-    """Return whether a dependency keeps a buffer alive, instead of only ordering kernels."""
+    """Return whether a dependency does more than order kernels."""
     return not (isinstance(dependency, WeakDep) and dependency.is_fake)
 
 
 def becomes_cpp(node: KernelNode) -> bool:
-    """Return whether Inductor generates C++ for a kernel."""
     device = node.get_device()
     on_cpu = device is not None and device.type == "cpu" and config.cpu_backend == "cpp"
     return on_cpu and not node.is_extern() and not node.is_template()
@@ -197,14 +191,14 @@ def pytorch_call(node: KernelNode) -> Node | None:
 
 
 def called_by(node: KernelNode) -> Node | None:
-    """Return the FX node of a PyTorch kernel, even if Inductor calls another overload."""
+    """Return a PyTorch kernel's FX node, even if Inductor calls another overload."""
     if not node.is_extern():
         return None
     return pytorch_call(node) or getattr(node.node, "get_origin_node", lambda: None)()
 
 
 def ordered_call(node: Node) -> Node:
-    """Return the call in a node by which Inductor orders random draws, or the node itself."""
+    """Return the call by which Inductor orders random draws, or the node itself."""
     operator = higher_order_of(node.target)
     if operator is None or operator.name() != "control_deps":
         return node
@@ -215,20 +209,19 @@ def ordered_call(node: Node) -> Node:
 
 
 def origins_of(node: KernelNode) -> list[Node]:
-    """Return the FX nodes that a kernel computes."""
     parts = [part.node for part in node.get_nodes() if part.node is not None]
     return [origin for part in parts for origin in part.get_origins()]
 
 
 def source_values() -> dict[str, Node]:
-    """Return the FX nodes that buffers were made for, by buffer name."""
+    """Return the FX nodes that buffers were made for."""
     buffers = scheduler().name_to_buf
     origins = {name: getattr(buffer.node, "get_origin_node", lambda: None)() for name, buffer in buffers.items()}
     return {name: origin for name, origin in origins.items() if origin is not None}
 
 
 def forms_of_values() -> dict[str, Form]:
-    """Return fixed sizes and strides of buffers made for FX nodes, by node name."""
+    """Return the fixed sizes and strides of FX nodes' buffers."""
     found: dict[str, Form] = {}
     for name, node in source_values().items():
         layout = scheduler().name_to_buf[name].node.maybe_get_layout()
@@ -240,19 +233,16 @@ def forms_of_values() -> dict[str, Form]:
 
 
 def bytes_moved_by(node: KernelNode) -> int:
-    """Return the bytes that a kernel reads and writes."""
     return int(node.get_read_write_buffers_sizes())
 
 
 def writes_into_others(node: KernelNode) -> bool:
-    """Return whether a kernel writes into another kernel's buffer."""
     return any(isinstance(buffer.node.layout, NonOwningLayout) for buffer in node.get_outputs()) or not (
         _overwritten_by(node) <= set(V.graph.graph_inputs)
     )
 
 
 def overwrites_inputs(node: KernelNode) -> bool:
-    """Return whether a kernel overwrites inputs of the graph."""
     return not _overwritten_by(node).isdisjoint(V.graph.graph_inputs)
 
 
@@ -263,13 +253,12 @@ def _overwritten_by(node: KernelNode) -> set[str]:
 
 
 def operand_layouts(node: KernelNode) -> list[tuple[Form, torch.dtype, torch.device]]:
-    """Return form, dtype and device of a PyTorch kernel's operands."""
     tensors = [part for part in node.node.inputs if part.maybe_get_size() is not None]
     return [(form_of(part), part.get_dtype(), part.get_device()) for part in tensors]
 
 
 def allocated_with(buffer: KernelBuffer) -> list[KernelBuffer]:
-    """Return the buffers allocated with a buffer: a tuple's elements, or itself."""
+    """Return a tuple's elements, or the buffer itself."""
     if not isinstance(buffer.node.layout, MultiOutputLayout):
         return [buffer]
     original = names_before_overwriting()
@@ -278,7 +267,6 @@ def allocated_with(buffer: KernelBuffer) -> list[KernelBuffer]:
 
 
 def used_results(node: KernelNode) -> set[int]:
-    """Return the used indices of a kernel's tuple."""
     return {element.node.indices[0][1] for buffer in node.get_outputs() for element in _elements(buffer)}
 
 
@@ -293,18 +281,16 @@ def _elements(buffer: KernelBuffer) -> list[KernelBuffer]:
 
 
 def enclosing_buffer(buffer: KernelBuffer) -> str | None:
-    """Return the name of the concatenation that contains a buffer, if any."""
+    """Return the name of the concatenation that contains a buffer."""
     layout = buffer.node.get_output_spec()
     return layout.view.get_name() if isinstance(layout, NonOwningLayout) else None
 
 
 def unpacked_tuple(node: KernelNode) -> str | None:
-    """Return the name of the tuple that a kernel unpacks an element of, if any."""
     return node.node.inputs[0].get_name() if isinstance(node.node, MultiOutput) else None
 
 
 def end_cpu_functions_after(kernels: Collection[KernelNode]) -> None:
-    """End the current C++ function after certain kernels."""
     owner = scheduler()
     backend = owner.get_backend(torch.device("cpu"))
     backend.ready_to_flush = lambda: owner.current_node in kernels

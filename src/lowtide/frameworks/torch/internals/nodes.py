@@ -24,7 +24,6 @@ def graph_module(root: Any, graph: Graph) -> GraphModule:
 
 
 def copied_graph(module: GraphModule) -> GraphModule:
-    """Return a copy of a module with its own nodes."""
     graph, made = Graph(), dict[Node, Node]()
     for node in module.graph.nodes:
         made[node] = graph.node_copy(node, made.__getitem__)
@@ -34,29 +33,25 @@ def copied_graph(module: GraphModule) -> GraphModule:
 
 
 def map_nodes(arguments: Any, function: Callable[[Node], Any]) -> Any:
-    """Replace every node in nested arguments by `function(node)`."""
     return torch.fx.node.map_arg(arguments, function)
 
 
 def map_arguments(node: Node, function: Callable[[Node], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return a call's arguments with each node replaced by `function(node)`."""
     return map_nodes((node.args, dict(node.kwargs)), function)
 
 
 def nodes_in(arguments: Any) -> list[Node]:
-    """Return the distinct nodes in nested arguments."""
+    """Return the distinct nodes."""
     found: dict[Node, None] = {}
     map_nodes(arguments, found.setdefault)
     return list(found)
 
 
 def value_of(node: Node) -> Any:
-    """Return a node's fake or real value, if any."""
     return node.meta.get("val")
 
 
 def storages_of(*nodes: Node) -> set[int]:
-    """Return the storage keys of nodes' strided tensors."""
     tensors = pytree.tensors_in([value_of(node) for node in nodes])
     return {storage_key(tensor) for tensor in tensors if tensor.layout == torch.strided}
 
@@ -98,7 +93,6 @@ def make_values_fake(graph: Graph) -> None:
 
 
 def is_symbol(node: Node) -> bool:
-    """Return whether a node's value is a symbolic scalar."""
     return isinstance(value_of(node), SYMBOLIC)
 
 
@@ -107,5 +101,4 @@ def symbol_bindings(graph: Graph) -> dict[Any, Node]:
 
 
 def symbols_in(node: Node) -> list[Any]:
-    """Return the sorted symbols in a node's shape."""
     return sorted(free_symbols(value_of(node)), key=str)

@@ -16,27 +16,24 @@ _CHANNELS_LAST = [1, 3, 2, 0]
 
 
 def overload_of(target: Any) -> Any:
-    """Return a target if it is an operator with a schema."""
     return target if isinstance(target, OpOverload) else None
 
 
 def higher_order_of(target: Any) -> Any:
-    """Return a target if it is a higher-order operator."""
     return target if isinstance(target, HigherOrderOperator) else None
 
 
 def op_name(target: Any) -> str:
-    """Return an operator's name without namespace and overload, or ""."""
+    """Return the name without namespace and overload, or ""."""
     return target._opname if isinstance(target, OpOverload) else ""
 
 
 def qualified_name(overload: Any) -> str:
-    """Return an operator's name, such as `aten::add`."""
+    """Return a name such as `aten::add`."""
     return overload._schema.name
 
 
 def overload_name(overload: Any) -> str:
-    """Return an overload's name, such as "Tensor"."""
     return overload._overloadname
 
 
@@ -45,7 +42,7 @@ def schema_arguments(overload: Any) -> list[Any]:
 
 
 def schema_with(overload: Any, keyword: str) -> tuple[str, str]:
-    """Return the text of an operator's arguments with one more by keyword, and of its results, without parentheses."""
+    """Return an operator's schema with one more keyword argument: its arguments, and its results."""
     text, _, results = str(overload._schema).partition(" -> ")
     arguments = text.partition("(")[2].removesuffix(")")
     by_keyword = keyword if "*," in arguments else f"*, {keyword}"
@@ -53,23 +50,20 @@ def schema_with(overload: Any, keyword: str) -> tuple[str, str]:
 
 
 def overloads_of(packet: Any) -> list[Any]:
-    """Return the overloads of an operator that have arguments."""
     found = [overload_of(getattr(packet, name)) for name in packet.overloads()]
     return [each for each in found if each is not None and each._schema.arguments]
 
 
 def argument_types(overload: Any) -> list[tuple[str, str, bool]]:
-    """Return each argument's name, type and keyword-only flag, ignoring mutability."""
+    """Return each argument's name, type without mutability, and keyword-only flag."""
     return [(a.name, str(a.type), a.kwarg_only) for a in overload._schema.arguments]
 
 
 def is_view(target: Any) -> bool:
-    """Return whether an operator returns views of its arguments."""
     return isinstance(target, OpOverload) and target.is_view
 
 
 def is_element_wise(target: Any) -> bool:
-    """Return whether Inductor fuses an operator into its users."""
     return isinstance(target, OpOverload) and (torch.Tag.pointwise in target.tags or target.namespace == "prims")
 
 
@@ -83,7 +77,6 @@ def n_results(overload: Any) -> int:
 
 @cache
 def is_mutable(overload: Any) -> bool:
-    """Return whether an operator mutates an argument."""
     schema = getattr(overload, "_schema", None)
     return schema is not None and bool(schema.is_mutable)
 
@@ -110,7 +103,7 @@ def define_operator(
 def store_in_inductor(operator: Any) -> None:
     """Make Inductor store an operator's argument in its own buffer, channels-last if its operands are.
 
-    Otherwise Inductor would assume a contiguous buffer and transpose channels-last results twice.
+    Otherwise Inductor would transpose channels-last results twice.
     """
     from torch._inductor.lowering import register_lowering  # takes seconds to load
 
@@ -119,7 +112,7 @@ def store_in_inductor(operator: Any) -> None:
 
 @cache
 def copy_in_inductor(operator: Any) -> None:
-    """Make Inductor copy an operator's argument inside the kernels that use it."""
+    """Make Inductor copy an argument inside the kernels that use it."""
     from torch._inductor.lowering import clone, register_lowering  # takes seconds to load
 
     register_lowering(operator)(clone)
@@ -127,7 +120,7 @@ def copy_in_inductor(operator: Any) -> None:
 
 @cache
 def pass_in_inductor(operator: Any) -> None:
-    """Make Inductor use an operator's first argument as its result."""
+    """Make Inductor return an operator's first argument."""
     from torch._inductor.lowering import register_lowering  # takes seconds to load
 
     register_lowering(operator)(_pass)
@@ -135,7 +128,7 @@ def pass_in_inductor(operator: Any) -> None:
 
 @cache
 def call_in_inductor(operator: Any, like: Any) -> None:
-    """Make Inductor call an operator with operands in the layouts that another operator needs."""
+    """Make Inductor call an operator with operands in the layouts of another."""
     from torch._inductor.lowering import make_fallback, maybe_layout_constraints  # takes seconds to load
 
     constrain: Any = maybe_layout_constraints(like)
@@ -160,7 +153,7 @@ def _store(value: Any) -> Any:
 
 
 def _adopt_operand_layout(buffer: Any, seen: set[str]) -> None:
-    """Make an image channels-last if its operands are; skip `seen` buffers and those with a layout."""
+    """Make an image channels-last if its operands are; skip buffers with a layout."""
     from torch._inductor.ir import ComputedBuffer, FlexibleLayout
     from torch._inductor.virtualized import V
 

@@ -13,11 +13,10 @@ from torch.optim.optimizer import _global_optimizer_post_hooks as post_hooks
 from torch.optim.optimizer import _global_optimizer_pre_hooks as pre_hooks
 
 SYMBOLIC_CHOICES: dict[str, Any] = {"max": torch.sym_max, "min": torch.sym_min}
-"""Replacements for symbolic scalars."""
 
 
 def has_step_hooks(optimizer: Optimizer) -> bool:
-    """Return whether the optimizer, or all optimizers, call hooks before or after an update."""
+    """Return whether an update of this optimizer calls hooks, also global ones."""
     own: Any = optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks
     return bool(own or pre_hooks or post_hooks)
 
@@ -27,12 +26,10 @@ def has_gradient_hooks(parameter: torch.Tensor) -> bool:
 
 
 def note_step(optimizer: Optimizer) -> None:
-    """Mark a step for learning rate schedulers."""
     optimizer._opt_called = True
 
 
 def live_scale(scaler: GradScaler, device: torch.device) -> torch.Tensor:
-    """Return the scale tensor, created if necessary."""
     state: Any = scaler
     if state._scale is None:
         state._lazy_init_scale_growth_tracker(device)
@@ -41,14 +38,14 @@ def live_scale(scaler: GradScaler, device: torch.device) -> torch.Tensor:
 
 
 def growth_of(scaler: GradScaler) -> torch.Tensor:
-    """Return the tensor that counts steps without infinities."""
+    """Return the counter of steps without infinities."""
     state: Any = scaler
     return state._growth_tracker
 
 
 @contextmanager
 def scaling_by(scaler: GradScaler, scale: torch.Tensor) -> Generator[None]:
-    """Give a scaler another scale in this context, then restore its state."""
+    """Give a scaler another scale in this context."""
     state: Any = scaler
     before = (state._scale, state._growth_tracker, state._per_optimizer_states)
     optimizer_states: defaultdict[Any, Any] = defaultdict(before[2].default_factory)
@@ -74,12 +71,10 @@ def unscale_by_plain_ops(scaler: GradScaler, optimizer: Optimizer) -> torch.Tens
 
 
 def found_infinities(scaler: GradScaler, optimizer: Optimizer) -> torch.Tensor:
-    """Return the flag of an optimizer's infinite gradients."""
     (flag,) = scaler._found_inf_per_device(optimizer).values()
     return flag
 
 
 def update_scale(scaler: GradScaler, optimizer: Optimizer, flag: torch.Tensor) -> None:
-    """Update the scale from a computed flag of infinities."""
     scaler._per_optimizer_states[id(optimizer)]["found_inf_per_device"] = {flag.device: flag}
     scaler.update()

@@ -1,7 +1,6 @@
 """Sources of ops: the user's lines and modules that run while tracing.
 
-PyTorch copies its "current meta" to new nodes: here, an object that reads the Python stack and running modules.
-Autograd's sequence numbers link backward ops to forward ops.
+PyTorch copies its "current meta" to new nodes: here, an object that reads the Python stack.
 """
 # pyright: reportPrivateImportUsage=false, reportPrivateUsage=false, reportUnknownArgumentType=false
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnnecessaryComparison=false
@@ -31,7 +30,6 @@ _FROM = "custom"
 
 @contextmanager
 def recording_sources() -> Generator[None]:
-    """Record stack trace and modules of each node traced in this context."""
     running = _Running()
     hooks = [
         register_module_forward_pre_hook(running.enter),
@@ -51,7 +49,7 @@ def recording_sources() -> Generator[None]:
 
 
 def share_sources(graph: Graph) -> None:
-    """Copy forward ops' sources to their backward ops. O(nodes)."""
+    """Copy forward ops' sources to their backward ops, by autograd's sequence numbers. O(nodes)."""
     forward: dict[int, dict[str, Any]] = {}
     for node in graph.nodes:
         number, in_backward = (node.meta.pop(_FROM, None) or {}).get("autograd", (None, False))

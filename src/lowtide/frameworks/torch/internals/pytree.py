@@ -16,12 +16,11 @@ _PLAIN = {int, float, bool, str, type(None), torch.dtype, torch.device, torch.la
 
 
 def is_plain(leaf: object) -> bool:
-    """Return whether a leaf is a tensor, or a value that holds none."""
+    """Return whether a leaf is a tensor, or holds none."""
     return isinstance(leaf, (torch.Tensor, *_PLAIN, torch.SymInt, torch.SymFloat, torch.SymBool, complex, slice))
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:
-    """Return the tensors in nested containers, in order."""
     found: list[torch.Tensor] = []
     _collect(value, found)
     return found

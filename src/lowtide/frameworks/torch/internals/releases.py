@@ -23,7 +23,7 @@ ALLOCATORS = ("2.11.", "2.12.", "2.13.", "2.14.", "2.15.")
 
 
 def optimization_hint(size: Any) -> int:
-    """Return a value for a size, without a guard."""
+    """Return a size's value, without a guard."""
     if hasattr(symbolic_shapes, "optimization_hint"):
         return symbolic_shapes.optimization_hint(size)
     if not isinstance(size, torch.SymInt):
@@ -34,7 +34,6 @@ def optimization_hint(size: Any) -> int:
 
 
 def hint_of_expression(shape_env: ShapeEnv, expression: Any) -> int:
-    """Return a value for an expression of symbolic sizes, without a guard."""
     if hasattr(shape_env, "optimization_hint"):
         return shape_env.optimization_hint(expression)
     from torch._inductor.sizevars import SizeVarAllocator  # in 2.11, only Inductor has hints
@@ -44,7 +43,7 @@ def hint_of_expression(shape_env: ShapeEnv, expression: Any) -> int:
 
 @contextmanager
 def checkpoints_as_in_eager() -> Generator[None]:
-    """Make checkpoint policies follow the rules of eager PyTorch while a program is traced."""
+    """Make checkpoint policies follow eager PyTorch while tracing."""
     if hasattr(torch.compiler, "_non_strict_tracing_context"):
         with torch.compiler._non_strict_tracing_context():
             yield

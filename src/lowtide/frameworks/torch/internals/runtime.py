@@ -24,7 +24,6 @@ class DispatchMode(TorchDispatchMode):
 
 @contextmanager
 def random_state_functions(get: Any, set_: Any) -> Generator[None]:
-    """Replace torch's functions for the random state in this context."""
     before = torch.get_rng_state, torch.set_rng_state
     torch.get_rng_state, torch.set_rng_state = get, set_
     try:
@@ -34,7 +33,6 @@ def random_state_functions(get: Any, set_: Any) -> Generator[None]:
 
 
 def kept_random_state(devices: Iterable[torch.device] = ()) -> AbstractContextManager[None]:
-    """Restore the random states of the CPU and of CUDA devices afterwards."""
     return torch.random.fork_rng(devices=[device for device in devices if device.type == "cuda"])
 
 
@@ -45,7 +43,6 @@ def without_autocast() -> AbstractContextManager[None]:
 
 @contextmanager
 def autocast_cache(enabled: bool) -> Generator[None]:
-    """Set whether autocast casts a leaf once for all its uses; PyTorch's tracers switch that off."""
     before = torch.is_autocast_cache_enabled()
     torch.set_autocast_cache_enabled(enabled)
     try:
@@ -59,13 +56,11 @@ def without_modes() -> AbstractContextManager[Any]:
 
 
 def box_inputs(graph: Graph) -> None:
-    """Make a graph's code receive its inputs as one list, which it empties to free them early."""
+    """Make a graph take its inputs as one list, which it empties to free them early."""
     graph.set_codegen(_BoxedCodeGen())
 
 
 def marked_boxed(run: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
-    """Return a function marked as boxed for PyTorch's runtime."""
-
     def call(inputs: list[Any]) -> Any:
         return run(inputs)
 
@@ -95,7 +90,7 @@ def gpu_kind(device: str) -> tuple[str, int, int]:
 
 @cache
 def onednn_computes(dtype: torch.dtype) -> bool:
-    """Return whether PyTorch uses oneDNN for products and convolutions of a dtype on this processor."""
+    """Return whether PyTorch uses oneDNN for products and convolutions of a dtype here."""
     if not torch.backends.mkldnn.is_available():
         return False
     if dtype == torch.bfloat16:
@@ -107,7 +102,7 @@ def onednn_computes(dtype: torch.dtype) -> bool:
 
 @cache
 def multiplies_bfloat16() -> bool:
-    """Return whether the processor multiplies bfloat16 itself; others add up products in float32."""
+    """Return whether the processor multiplies bfloat16; others add up products in float32."""
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 

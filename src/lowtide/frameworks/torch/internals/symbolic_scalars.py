@@ -17,7 +17,7 @@ _TAKEN_BRANCH = "propagate_real_tensors"
 
 
 def new_scalar(shape_env: ShapeEnv, name: str, value: float) -> torch.SymFloat:
-    """Return a symbolic float with a current value, which decides branches."""
+    """Return a symbolic float, whose value decides branches."""
     from torch._dynamo.source import ConstantSource  # loads TorchDynamo, which takes seconds
 
     source = ConstantSource(name)
@@ -27,7 +27,7 @@ def new_scalar(shape_env: ShapeEnv, name: str, value: float) -> torch.SymFloat:
 
 
 def symbol_name(scalar: Any) -> str:
-    """Return the symbol name of a scalar, even of a constant."""
+    """Return the symbol of a scalar, even of a constant."""
     return str(scalar.node._expr)
 
 
@@ -36,13 +36,12 @@ def hint_of(scalar: torch.SymFloat) -> float:
 
 
 def number_of(shape_env: ShapeEnv, scalar: Any) -> Any:
-    """Return the current value of a symbolic scalar, or None."""
     known = scalar.node.expr.xreplace(shape_env.backed_var_to_val).xreplace(shape_env.real_tensor_prop_unbacked_vals)
     return None if known.free_symbols else scalar.node.pytype(known)
 
 
 def note_number(shape_env: ShapeEnv, scalar: Any, value: Any) -> str:
-    """Record the current value of a scalar read from a tensor; return its symbol name."""
+    """Record the current value of a scalar read from a tensor; return its symbol."""
     (symbol,) = scalar.node.expr.free_symbols
     shape_env.set_real_tensor_prop_unbacked_vals(symbol, int(value) if isinstance(value, bool) else value)
     return str(symbol)

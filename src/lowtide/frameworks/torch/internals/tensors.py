@@ -18,18 +18,16 @@ _UNLIMITED = 2**62
 
 
 def storage_key(tensor: torch.Tensor) -> int:
-    """Return a key that identifies a live storage."""
     storage: Any = tensor.untyped_storage()
     return storage._cdata
 
 
 def storage_bytes(tensor: torch.Tensor) -> int:
-    """Return the planned bytes of a tensor's storage."""
     return hint(tensor.untyped_storage().nbytes())
 
 
 def bytes_held_by(tensors: Iterable[torch.Tensor]) -> int:
-    """Return the bytes of all storages, each counted once."""
+    """Return the bytes of all storages, each once."""
     return sum({storage_key(tensor): storage_bytes(tensor) for tensor in tensors}.values())
 
 
@@ -44,7 +42,7 @@ def memory_of(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def version_of(tensor: torch.Tensor) -> int:
-    """Return the number of in-place changes, or 0 if not counted."""
+    """Return the number of in-place changes; 0 if not counted."""
     return 0 if tensor.is_inference() else tensor._version  # pyright: ignore[reportPrivateUsage]
 
 
@@ -53,7 +51,7 @@ def bytes_of(tensor: torch.Tensor) -> int:
 
 
 def contiguous_copy(tensor: torch.Tensor) -> int:
-    """Return the bytes of a contiguous copy; 0 for a contiguous tensor."""
+    """Return the bytes of a contiguous copy; 0 if unnecessary."""
     return 0 if tensor.is_contiguous() else bytes_of(tensor)
 
 
@@ -65,7 +63,6 @@ def is_channels_last(tensor: torch.Tensor) -> bool:
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
-    """Return whether a tensor has neither overlaps nor gaps."""
     return bool(torch.ops.aten.is_non_overlapping_and_dense.default(tensor))
 
 
@@ -89,13 +86,12 @@ def plan_at_most(size: torch.SymInt, most: int) -> None:
 
 
 def upper_bound(size: Any) -> int | None:
-    """Return the upper bound of a data-dependent size, or None."""
     upper = size.node.shape_env.bound_sympy(size.node.expr).upper
     return int(upper) if isinstance(upper, sympy.Integer) and upper < _UNLIMITED else None
 
 
 def hint(size: Any) -> int:
-    """Return a size's planned value: the upper bound if data-dependent."""
+    """Return a size's planned value, or its upper bound if data-dependent."""
     if isinstance(size, torch.SymInt) and free_unbacked_symbols(size):
         bound = upper_bound(size)
         return optimization_hint(size) if bound is None else bound
@@ -115,7 +111,6 @@ def traced_with(size: torch.SymInt) -> int:
 
 @contextmanager
 def at_planned_sizes(shape_env: ShapeEnv) -> Generator[None]:
-    """Make PyTorch use planned instead of traced sizes."""
     planned = _planned.get(shape_env)
     values: dict[Any, Any] = shape_env.backed_var_to_val
     traced = {} if planned is None else {symbol: values[symbol] for symbol in planned.values}
@@ -127,7 +122,7 @@ def at_planned_sizes(shape_env: ShapeEnv) -> Generator[None]:
 
 
 def plain_number(value: Any) -> Any:
-    """Return a symbolic number's planned value; 1 or 0.5 if only a run determines it."""
+    """Return a number's planned value; 1 or 0.5 if only a run determines it."""
     if not isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
         return value
     if value.node.has_hint():

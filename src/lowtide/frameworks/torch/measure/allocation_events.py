@@ -11,10 +11,7 @@ from lowtide.frameworks.torch.internals.host_memory import cpu_host
 
 
 def peak_of_call(call: Callable[[], Any], device: torch.device) -> tuple[int, Any]:
-    """Return the peak of bytes allocated during a call, and its result.
-
-    Allocations inside kernels count. CUDA's peak is the caching allocator's.
-    """
+    """Return the peak of bytes allocated in a call, kernels included, and its result."""
     gc.collect()
     if device.type == "cuda":
         return cuda_peak_of(call, device)
@@ -22,9 +19,9 @@ def peak_of_call(call: Callable[[], Any], device: torch.device) -> tuple[int, An
 
 
 def host_peak_of_call(call: Callable[[], Any], device: torch.device) -> tuple[int, Any]:
-    """Return the peak of bytes copied to the host during a call, and its result.
+    """Return the peak of bytes copied to the host in a call, and its result.
 
-    With a GPU, blocks of the pinned-memory allocator count: powers of two.
+    With a GPU, pinned blocks count, which are powers of two.
     """
     if device.type != "cuda":
         cpu_host.restart()

@@ -18,7 +18,7 @@ _LEAST_BYTES = 2**16
 
 
 def warn_of_higher_peak(graph: Graph, measured_bytes: int, predicted_bytes: int, stacklevel: int = 2) -> None:
-    """Warn if a measured peak is more than 2 % (and 64 KiB) above the prediction, with a cause if known."""
+    """Warn of a peak more than 2 % and 64 KiB above the prediction."""
     above = measured_bytes - predicted_bytes
     if above <= max(_MOST_ABOVE * predicted_bytes, _LEAST_BYTES):
         return
@@ -33,10 +33,9 @@ def warn_of_higher_peak(graph: Graph, measured_bytes: int, predicted_bytes: int,
 def compared_on_cuda(
     call: Callable[[], Any], batch: Any, graph: Graph, predicted_bytes: int, stacklevel: int = 2
 ) -> Any:
-    """Call a step and return its result; warn if its GPU peak is above the prediction.
+    """Call a step; warn if its GPU peak is above the prediction.
 
-    The allocator's statistics are not reset, so only peaks above all earlier ones are known. Lower ones need no
-    warning.
+    The allocator's statistics are not reset, so only peaks above all earlier ones are known.
     """
     tensors = [tensor for tensor in pytree.tensors_in(batch) if tensor.device.type == "cuda"]
     if not tensors:

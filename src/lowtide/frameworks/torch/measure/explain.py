@@ -46,10 +46,10 @@ class ExplainedHolder:
 
     holder: Holder
     op_kind: str | None
-    """Such as "aten.addmm"; None for inputs and scratch."""
+    """None for inputs and scratch."""
     in_backward: bool
     source: SourceLine | None
-    """The innermost line outside PyTorch; the forward line for backward ops."""
+    """The innermost outside PyTorch; the forward line for backward ops."""
 
     @property
     def made_at(self) -> str | None:
@@ -125,9 +125,9 @@ class ExplainedProgram:
     planned: tuple[ExplainedPeak, ...]
     unmodified: tuple[ExplainedPeak, ...]
     persistent_bytes: Mapping[str, int]
-    """Parameters and other persistent tensors, outside of the peaks."""
+    """Of parameters and the like, outside of the peaks."""
     ops_because: str | None = None
-    """Under Inductor, why peaks are those of ops before fusion instead of kernels."""
+    """Why peaks are those of ops before fusion."""
 
     def __str__(self) -> str:
         lines = [f"{self.name}: {outcome(self.result)}"]
@@ -157,8 +157,6 @@ class Explanation:
 
 @runtime_checkable
 class Explainable(Protocol):
-    """A planned step, as returned by `training_step`."""
-
     @property
     def result(self) -> Result: ...
 
@@ -182,16 +180,15 @@ _steps: deque["ref[Explainable]"] = deque(maxlen=_MOST_STEPS)
 
 
 def remember_step(step: Explainable) -> None:
-    """Let `explain` find a planned step."""
     _steps.append(ref(step))
 
 
 def explain(planned: Any = None) -> Explanation:
-    """Return the tensors alive at the peaks of the latest planned programs, or of `planned`.
+    """Return the tensors alive at the peaks, with and without plan, of the latest programs or of `planned`.
 
-    `planned` is a planned step, or a function or module compiled with the backend "lowtide". Those compiled with equal
+    The argument is a planned step, or a function or module compiled with the backend "lowtide"; those with equal
     options share their programs. By default, the backend's programs come first, oldest first, then training steps.
-    Peaks are shown with and without the plan. Raises UsageError if nothing was planned.
+    Raises UsageError if nothing was planned.
     """
     if isinstance(planned, Explainable):
         return Explanation((_explained_step(planned),))

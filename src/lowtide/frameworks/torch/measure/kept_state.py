@@ -38,7 +38,6 @@ class KeptState:
             torch.cuda.set_rng_state_all(self._cuda_states)
 
     def put_back_with_gradients(self) -> None:
-        """Restore everything, including the original gradients."""
         self.put_back()
         for tensor, gradient in zip(self.tensors, self._gradients, strict=True):
             if tensor.is_leaf:

@@ -40,25 +40,25 @@ class MeasuredStep:
     """Measured peak and time of a step, and its predicted peak."""
 
     measured_peak_bytes: int
-    """Peak of bytes allocated in a call, with the batch."""
+    """Of bytes allocated in a call, with the batch."""
     measured_host_bytes: int
-    """Peak bytes of copies on the host."""
+    """Of copies on the host."""
     resident_growth_bytes: int | None
-    """Growth of resident memory, without the batch. None on a GPU, or if unknown."""
+    """Without the batch. None on a GPU, or if unknown."""
     arena_bytes: int | None
-    """Arena size of a step in `in_arena`, results included."""
+    """Of a step in `in_arena`, results included."""
     predicted_peak_bytes: int | None
     """None unless exactly one plan ran; see `reason`."""
     predicted_unmodified_peak_bytes: int | None
     reason: str | None
     median_seconds: float
     noise: float
-    """Half the distance between the fastest and slowest timed call, as a share of the median."""
+    """Half the distance between the fastest and slowest timed call, divided by the median."""
     predicted_extra_time: float | None
-    """Time that the plan adds, as a share of the program's; None without a prediction."""
+    """As a share of the program's time; None without a prediction."""
     planned: tuple[Result, ...]
     eager: "MeasuredStep | None"
-    """The step without compiler and plan, if `with_eager`."""
+    """Without compiler and plan, if `with_eager`."""
 
     @property
     def measured_over_predicted(self) -> float | None:
@@ -99,12 +99,12 @@ def measure(
 ) -> MeasuredStep:
     """Measure calls of a step: plain, compiled, or planned by `training_step` or `apply`.
 
-    After two warm-up calls, one is measured and `timed_calls` are timed. Allocations inside kernels count. Another call
-    measures resident memory. `with_eager` also measures the step without compiler and plan.
+    After two warm-up calls, one is measured and `timed_calls` are timed; another measures resident memory. Allocations
+    inside kernels count. `with_eager` also measures the step without compiler and plan.
 
     Modules, optimizers and tensors in `state` start each call without gradients. They and random states are restored at
-    the end. A module, a `TrainingStep` or a planned step adds its own state. With `accumulate`, all calls of a step run
-    on the batch. Raises UsageError unless the step is callable.
+    the end. Modules and training steps add their own state. With `accumulate`, all calls of a step run on the batch.
+    Raises UsageError unless the step is callable.
     """
     if not callable(step):
         raise UsageError(f"cannot measure {named_type(step)}; give a function or module that runs one step")
@@ -140,7 +140,6 @@ def _measured(
     timed_calls: int,
     eager: MeasuredStep | None,
 ) -> MeasuredStep:
-    """Measure a step. `program` is the function inside an arena."""
     tensors = pytree.tensors_in(batch)
     device = _device_of(tensors, kept)
 
@@ -204,12 +203,10 @@ def _device_of(tensors: Sequence[torch.Tensor], kept: KeptState | None) -> torch
 
 
 def _calls_of(step: object) -> int:
-    """Return the calls of one step, more than one with `accumulate`."""
     return int(getattr(_plain_step_of(step), "accumulate", 1))
 
 
 def _plain_step_of(step: object) -> Any:
-    """Return the step that a planned step refers to; other steps are their own."""
     return getattr(step, "step", step)
 
 
@@ -251,8 +248,6 @@ def _kept(step: object, given: Sequence[State]) -> KeptState | None:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Peaks per memory space, or why they are unknown."""
-
     peak_bytes: Mapping[str, int] | None = None
     unmodified_peak_bytes: Mapping[str, int] | None = None
     reason: str | None = None
@@ -260,7 +255,6 @@ class Prediction:
 
 
 def predict(step: object, programs: Sequence[PlannedModule]) -> Prediction:
-    """Return the prediction for a step that ran `programs` of the backend."""
     if isinstance(step, Applied) and step.planned is not None:
         graph, plan = step.planned
         return Prediction(simulate(graph, plan).peak_bytes, simulate(graph, Plan.baseline(graph)).peak_bytes)

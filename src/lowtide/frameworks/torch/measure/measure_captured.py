@@ -1,4 +1,4 @@
-"""Measure a captured program's peaks and results, and compare them with the user's call."""
+"""Measure a captured program, and compare its results with the user's call."""
 
 import hashlib
 import sys
@@ -26,12 +26,12 @@ from lowtide.frameworks.torch.rewrites.chunks.rounding import in_other_last_digi
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredCall:
     peak_bytes: int
-    """Live tensor bytes with inputs, without persistent tensors."""
+    """Of live tensors with inputs, without persistent tensors."""
     host_peak_bytes: int
-    """Bytes of copies and of state on the host."""
+    """Of copies and of state on the host."""
     device: torch.device
     outputs_digest: str
-    """Digest of outputs, gradients, and final persistent tensors."""
+    """Of outputs, gradients, and final persistent tensors."""
     results: Sequence[Any] = ()
 
 
@@ -47,7 +47,7 @@ def measure_captured(
 ) -> MeasuredCall:
     """Measure a call of an applied plan or `captured.run_original`, by default after a warm-up call.
 
-    Inputs default to the example inputs. The call starts without gradients; the present state is restored at the end.
+    Inputs default to the example inputs. The call starts without gradients; the state is restored at the end.
     `keep_results` copies compared tensors; `last_digits` changes the last digit of each input and state number. Raises
     UnsupportedError without real inputs.
     """
@@ -68,7 +68,7 @@ def measure_captured(
 def measure_in_turn(
     captured: Captured, programs: Sequence[Callable[..., Any]], restore: Callable[[], None]
 ) -> list[MeasuredCall]:
-    """Measure a call of each program on the example inputs, after a warm-up call. State is restored after each."""
+    """Measure a call of each program after a warm-up call, from the same state."""
     args, kwargs = captured.example_args, captured.example_kwargs
     inputs = check_real(args, kwargs)
     calls: list[MeasuredCall] = []
@@ -130,10 +130,7 @@ def _copied(leaf: Any) -> Any:
 
 
 def digest_of(leaves: Sequence[Any]) -> str:
-    """Return a hash of tensors' bits, types and shapes, and of other values' text.
-
-    Several threads hash tensors.
-    """
+    """Return a hash of tensors' bits, types and shapes, and of other values' text."""
     digest = hashlib.sha256()
     with ThreadPoolExecutor() as threads:
         for part in threads.map(_digest_of_leaf, leaves):
@@ -156,9 +153,8 @@ _Results = Sequence[Any]
 def compare_with_plain(captured: Captured, programs: Sequence[Callable[..., Any]], *, may_round: bool) -> Agreement:
     """Run programs whose results differed from the user's call again, and return by how much they differ.
 
-    Two copies of all results are in memory, or up to six if the user's call varies. If plans may round and differ by
-    more, the user's call runs with inputs and state perturbed by one unit in the last place. The plan may differ by 64
-    times as much: optimizers divide gradients by their size, which enlarges differences.
+    If plans may round and differ by more, the user's call runs with inputs and state perturbed in the last place. The
+    plan may differ by 64 times as much: optimizers divide gradients by their size, which enlarges differences.
     """
 
     def results(program: Callable[..., Any], *, last_digits: bool = False) -> _Results:

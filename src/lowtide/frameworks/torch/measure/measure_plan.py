@@ -1,4 +1,4 @@
-"""Measure the user's call, the captured program unmodified, and under a plan."""
+"""Measure the user's call, the unmodified program, and the planned one."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,8 +19,6 @@ from lowtide.frameworks.torch.reading.captured import Captured
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToMeasure:
-    """A program to measure, as the user wrote it, unmodified and under a plan."""
-
     captured: Captured
     unmodified: Callable[..., Any]
     planned: Callable[..., Any]
@@ -30,10 +28,7 @@ class ToMeasure:
     has_host: bool
 
     def measure(self, timed_calls: int = TIMED_CALLS) -> Measurement:
-        """Measure all three from the same state, and compare results as in `compare_with_plain`.
-
-        Warns if the plan's peak is more than 2 % above the prediction.
-        """
+        """Measure all three from the same state; warn of a peak more than 2 % above the prediction."""
         captured = self.captured
         programs = self.unmodified, self.planned
         with restored_state(captured, check_real(captured.example_args, captured.example_kwargs)) as restore:

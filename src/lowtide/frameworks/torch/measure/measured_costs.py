@@ -27,9 +27,8 @@ from lowtide.frameworks.torch.reading.workspaces import form_of, stand_in
 def measure_prices(reading: Reading) -> Prices:
     """Return seconds per op on the captured device: the median of several runs on random tensors.
 
-    Equal ops are measured once. An op that calls graphs costs one run of these. Collectives, checks, opaque ops and
-    failing ops keep the eager estimate, listed in `estimated`. The program's tensors and random state do not change.
-    Raises UnsupportedError if no op can run here.
+    Equal ops are measured once. Collectives, checks, opaque and failing ops keep the eager estimate, listed in
+    `estimated`. Raises UnsupportedError if no op can run here.
     """
     captured, lowered = reading.captured, reading.lowered
     devices = dict.fromkeys(buffer.device for buffer in lowered.buffers if buffer.device is not None)
@@ -117,10 +116,7 @@ _ENOUGH_SECONDS = 0.03
 
 
 def time_call(call: Callable[[], object], device: torch.device) -> float:
-    """Return the median seconds of several calls after two warm-up calls.
-
-    On CUDA: device time from launch to the end of the kernels.
-    """
+    """Return the median seconds of calls after two warm-up calls; on CUDA, until the kernels end."""
     once = _on_cuda if device.type == "cuda" else _on_host
     once(call)
     first = once(call)

@@ -13,7 +13,7 @@ from lowtide.frameworks.torch.reading.captured import Captured
 TIMED_CALLS = 7
 _LEAST_CALLS = 3
 _ENOUGH_SECONDS = 5.0
-"""Time after which only the least number of calls is timed."""
+"""After this time, only the least number of calls is timed."""
 
 
 def step_times(
@@ -21,8 +21,8 @@ def step_times(
 ) -> StepTimes:
     """Return the times of the user's own call and of a planned one, on the example inputs.
 
-    At most `timed_calls` calls of each are timed. Both must have run before, since first calls set up libraries. Calls
-    alternate, so that a busy machine slows both. `restore` runs after each.
+    Calls alternate, so that a busy machine slows both; `restore` runs after each. Both must have run before, since
+    first calls set up libraries.
     """
     args, kwargs = captured.example_args, captured.example_kwargs
     inputs = check_real(args, kwargs)

@@ -1,7 +1,6 @@
 """Agreement of ranks that run collectives together: all must plan the same graph in the same way.
 
-Ranks compare fingerprints through the process group's key-value store. A collective would block forever if a rank alone
-compiles a graph again; here it waits for a limited time, warns and continues.
+Fingerprints are compared with a time limit: a collective would block forever if only one rank compiles.
 """
 
 import hashlib
@@ -24,11 +23,7 @@ _asked: Counter[str] = Counter()
 
 
 def partners(module: GraphModule, same_on_all_ranks: bool | None) -> tuple[Rendezvous, list[int]] | None:
-    """Return the other ranks that must plan the same graph, if any.
-
-    By default they are the ranks of the graph's collectives; `same_on_all_ranks` selects all ranks (True) or none
-    (False).
-    """
+    """Return the other ranks that must plan the same graph: by default those of its collectives."""
     meeting = None if same_on_all_ranks is False else rendezvous()
     if meeting is None:
         return None
@@ -58,7 +53,7 @@ def require_agreement(
 
 
 def least_of_all_ranks(value: int, patience: timedelta = PATIENCE) -> int:
-    """Return the least value that any rank gives. Raises UnsupportedError if ranks are silent."""
+    """Return the least value of all ranks. Raises UnsupportedError if some are silent."""
     meeting = rendezvous()
     if meeting is None:
         return value
@@ -76,7 +71,7 @@ def least_of_all_ranks(value: int, patience: timedelta = PATIENCE) -> int:
 def require_one_order(
     module: GraphModule, graph: Graph, plan: Plan, same_on_all_ranks: bool | None = None, patience: timedelta = PATIENCE
 ) -> None:
-    """Raise FingerprintError on every rank if recomputed collectives are in another order, or ranks are silent."""
+    """Raise FingerprintError on every rank if recomputed collectives differ in order, or ranks are silent."""
     runs = plan.order()
     order = runs[graph.ranks[runs] > 1].tolist()
     together = partners(module, same_on_all_ranks) if len(set(order)) < len(order) else None
@@ -95,7 +90,6 @@ def require_one_order(
 def _compared(
     name: str, mine: str, meeting: Rendezvous, others: list[int], patience: timedelta
 ) -> tuple[list[int], list[int]]:
-    """Publish a value; return the ranks with other values, and silent ranks."""
     theirs = _exchanged(name, mine, meeting, others, patience)
     differing = [rank for rank, found in theirs.items() if found not in (None, mine)]
     return differing, [rank for rank, found in theirs.items() if found is None]
@@ -104,7 +98,6 @@ def _compared(
 def _exchanged(
     name: str, mine: str, meeting: Rendezvous, others: list[int], patience: timedelta
 ) -> dict[int, str | None]:
-    """Publish a value; return the other ranks' values, None for silent ranks."""
     _asked[name] += 1
     key = f"{name}/{_asked[name]}"
     meeting.publish(key, mine)

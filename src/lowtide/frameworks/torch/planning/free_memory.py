@@ -15,11 +15,10 @@ from lowtide.frameworks.torch.internals.pytree import tensors_in
 from lowtide.frameworks.torch.internals.tensors import bytes_held_by
 
 FIT = "fit"
-"""The budget of a program that may use all free memory of its device."""
 _FOR_THE_ALLOCATOR = 0.05
-"""Share of free memory left to the allocator, which rounds sizes and fragments."""
+"""The allocator rounds sizes and fragments."""
 _STEPS = 128
-"""Free memory is rounded down to this fraction of the device's, so that equal runs get equal plans."""
+"""Free memory is rounded down to such parts, so that equal runs get equal plans."""
 _CONTROL_GROUPS = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
     ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
@@ -27,16 +26,11 @@ _CONTROL_GROUPS = (
 
 
 def is_fit(budget: GivenBudget) -> bool:
-    """Return whether a budget is "fit"."""
     return isinstance(budget, str) and budget.strip().lower() == FIT
 
 
 def fit_budget(tensors: Iterable[torch.Tensor]) -> int:
-    """Return the bytes that a program with these tensors may use: its own and the free ones.
-
-    Free memory is the device's now, less 5 % for the allocator. Raises UnsupportedError if the system does not report
-    it.
-    """
+    """Return the bytes of these tensors plus 95 % of free memory. Raises UnsupportedError if that is unknown."""
     given = list(tensors)
     device = next((each.device for each in given if each.device.type != "cpu"), torch.device("cpu"))
     free, total = _free_and_total(device)
@@ -67,7 +61,6 @@ def _of_the_machine() -> Sequence[tuple[int, int]]:
 
 
 def _of_the_control_group() -> Sequence[tuple[int, int]]:
-    """Return the free and total bytes of a limited container."""
     for limit, usage in _CONTROL_GROUPS:
         with suppress(OSError, ValueError):
             most, used = (int(Path(file).read_text(encoding="ascii")) for file in (limit, usage))
@@ -76,7 +69,6 @@ def _of_the_control_group() -> Sequence[tuple[int, int]]:
 
 
 def _of_the_process() -> Sequence[tuple[int, int]]:
-    """Return the free and total bytes within a limit on the process's data (`ulimit -d`)."""
     used = status_bytes("VmData")
     if used is None:
         return []
@@ -87,7 +79,7 @@ def _of_the_process() -> Sequence[tuple[int, int]]:
 
 
 def tensors_of(*owners: Any) -> list[torch.Tensor]:
-    """Return the tensors of modules, optimizers and nested containers, or this rank's parts of them."""
+    """Return tensors, or this rank's parts, of modules, optimizers and containers."""
     found: list[torch.Tensor] = []
     for owner in owners:
         if isinstance(owner, torch.nn.Module):

@@ -1,4 +1,4 @@
-"""Calls of a program's graphs in one step, and the memory they need together."""
+"""Calls of a program's graphs in one step, and their memory."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,39 +14,36 @@ Storages = dict[int, int]
 
 @dataclass(slots=True, eq=False)
 class GraphCall:
-    """Bytes around a graph's call; backward passes of a step's calls run in reverse order."""
+    """Bytes around a graph's call; backward passes of a step run in reverse order."""
 
     planned: PlannedModule
     held: int
-    """Bytes that earlier calls and code outside of graphs hold meanwhile."""
+    """Held by earlier calls and code outside of graphs."""
     outside: int
-    """The part held outside of graphs."""
     saved: Storages
     own_saved: int
-    """Bytes saved for backward without lowtide."""
+    """Saved for backward without lowtide."""
     gradients: int
-    """Gradients that its backward pass leaves."""
+    """Left by its backward pass."""
     given: Storages
     returned: Storages
     tangents: int
 
     @property
     def peak(self) -> int:
-        """Predicted peak bytes."""
         return self.planned.predicted_peak_bytes[self.planned.graph.spaces[0].name]
 
     @property
     def lower_bound(self) -> int:
-        """Lower bound before fusion; 0 if unknown."""
+        """Before fusion; 0 if unknown."""
         return self.planned.result.lower_bound_bytes.get(self.planned.graph.spaces[0].name, 0)
 
     def held_at(self, part: float) -> int:
-        """Return the bytes held meanwhile if graphs save `part` times as much."""
         return self.outside + int(part * (self.held - self.outside))
 
 
 def peak_of_calls(calls: Sequence[GraphCall], *, own: bool) -> int:
-    """Return the peak of all calls together; with `own`, without lowtide."""
+    """Return the peak of all calls, with `own` without lowtide."""
     peak = saved = 0
     for place, call in enumerate(calls):
         own_peak = call.planned.own_peak_bytes if own else None
@@ -58,10 +55,7 @@ def peak_of_calls(calls: Sequence[GraphCall], *, own: bool) -> int:
 
 
 def bytes_of_later_calls(calls: Sequence[GraphCall], place: int) -> int:
-    """Return the peak of later calls, without this call's outputs, their gradients, and its saved tensors.
-
-    Later calls' needs include outputs that they use and gradients that they leave.
-    """
+    """Return the peak of later calls, without this call's outputs, their gradients, and its saved tensors."""
     first, later = calls[place], calls[place + 1 :]
     peak, saved = 0, Storages()
     for after, call in enumerate(later):
@@ -73,7 +67,6 @@ def bytes_of_later_calls(calls: Sequence[GraphCall], place: int) -> int:
 
 
 def gradients_after(calls: Sequence[GraphCall], place: int) -> int:
-    """Return the gradients that exist before a call's backward pass."""
     return sum(call.gradients for call in calls[place + 1 :])
 
 

@@ -1,4 +1,4 @@
-"""Warnings of missed budgets, delayed until the needs of the program's other graphs are known."""
+"""Warnings of missed budgets, delayed until other graphs' needs are known."""
 
 import math
 import warnings
@@ -16,7 +16,7 @@ _held_back: list[list[str]] = []
 
 
 def warn_missed(message: str) -> None:
-    """Warn that a graph misses its budget, or add the message to the innermost collection."""
+    """Warn of a missed budget, or add the message to the innermost collection."""
     if _held_back:
         _held_back[-1].append(message)
     else:
@@ -24,9 +24,9 @@ def warn_missed(message: str) -> None:
 
 
 def warn_if_missed(name: str, graph: Graph, result: Result, settings: PlanSettings, alone: int | None = None) -> None:
-    """Warn in one line if a plan misses its budget: why, budgets it meets, and how to meet the given one.
+    """Warn if a plan misses its budget: why, budgets it meets, and how to meet the given one.
 
-    `alone` is the peak without lowtide, by default the baseline.
+    `alone` is the peak without lowtide.
     """
     if result.shortfall is None:
         return
@@ -44,10 +44,7 @@ def warn_if_missed(name: str, graph: Graph, result: Result, settings: PlanSettin
 
 
 def describe_lowest_peak(reached: int, alone: int, persistent: int) -> str:
-    """Describe the lowest peak found, and the budgets it meets: bytes with parameters, and a percentage.
-
-    `alone` is the program's peak without lowtide, the base of percentages.
-    """
+    """Describe the lowest peak and budgets it meets: bytes with parameters, and a percentage of `alone`."""
     percentage = f' or "{math.ceil(reached * 10_000 / alone) / 100:.2f}%"' if alone else ""
     met = f'budget="{reached + persistent} B" (with parameters){percentage}'
     return f"the lowest peak found is {format_bytes(reached)}, met by {met}"
@@ -55,7 +52,6 @@ def describe_lowest_peak(reached: int, alone: int, persistent: int) -> str:
 
 @contextmanager
 def collect_missed_budgets() -> Generator[list[str]]:
-    """Collect warnings of missed budgets in the context."""
     _held_back.append(found := [])
     try:
         yield found

@@ -1,4 +1,4 @@
-"""Options of the backend, checked before a program is traced, and defaults for compilations without options."""
+"""Options of the backend, checked before tracing, and their defaults."""
 
 import os
 from collections.abc import Mapping
@@ -21,16 +21,12 @@ from lowtide.frameworks.torch.emit.transfers import check_host
 from lowtide.frameworks.torch.planning.free_memory import is_fit
 
 BUDGET_VARIABLE = "LOWTIDE_BUDGET"
-"""The environment variable with a budget ("8 GiB" or "70%")."""
 
 _configured: dict[str, Any] = {}
 
 
 def default_options() -> dict[str, Any]:
-    """Return the configured options, with the environment's budget if none is configured.
-
-    Raises UsageError if the variable holds no budget.
-    """
+    """Return the configured options, with the environment's budget if they have none. Raises UsageError."""
     text = os.environ.get(BUDGET_VARIABLE, "").strip()
     if not text or "budget" in _configured:
         return dict(_configured)
@@ -47,7 +43,6 @@ def _check_budget(budget: GivenBudget) -> None:
 
 
 def set_default_options(options: dict[str, Any]) -> None:
-    """Replace configured options."""
     _configured.clear()
     _configured.update(options)
 
@@ -55,14 +50,13 @@ def set_default_options(options: dict[str, Any]) -> None:
 COMPILERS = ("inductor", "eager")
 DEFAULTS = replace(PlanSettings(), techniques=PlanSettings.techniques | {"recompute"}, addresses=False)
 BACKEND_DEFAULTS = replace(DEFAULTS, effort="fast")
-"""Defaults of the backend: planning stays short compared with compiling."""
 _PRECISION = 0.005
 LEFT_TO_INDUCTOR = frozenset({"share", ROUNDING})
-"""Techniques left to Inductor: it reuses storage, and its results equal eager's up to rounding."""
+"""Inductor reuses storage itself, and rounds differently from eager."""
 
 
 def prices_before_fusion(graph: Graph, profile: str = "fused") -> Prices:
-    """Return a profile's prices, only as precise as possible before Inductor fuses ops."""
+    """Return prices only as precise as possible before Inductor fuses ops."""
     return replace(price(graph, profile), precision=_PRECISION)
 
 
@@ -71,34 +65,29 @@ class Options:
     """Options for all graphs of a compiled program."""
 
     budget: GivenBudget = BACKEND_DEFAULTS.budget
-    """Bytes or a percentage for the device while a graph runs, see `PlanSettings`. "fit": the free memory of the device
-    when the first graph is compiled. None: the lowest peak without recomputation."""
+    """Bytes or a percentage while a graph runs, see `PlanSettings`. "fit": the device's free memory when the first
+    graph is compiled. None: the lowest peak without recomputation."""
     allow: tuple[str, ...] | None = None
     """Techniques, see `PlanSettings`. None: those of `DEFAULTS` that the compiler and the budget can use."""
     host_bandwidth: str | int | None = None
     """For "offload": speed of copies to and from the host, each way ("25 GB/s", or bytes per second). None: 1/64 of the
-    speed of the device's memory, the ratio of PCIe to a GPU."""
+    speed of the device's memory."""
     host_capacity: str | int | None = None
-    """For "offload": bytes that the host may hold for one program. None: any number."""
+    """For "offload": bytes that the host may hold for one program. None: no limit."""
     compiler: str = "inductor"
     costs: str | None = None
-    """Profile of op prices, used to choose which ops to recompute. None: the profile of the compiler."""
+    """Profile of op prices. None: the compiler's."""
     effort: EffortName = BACKEND_DEFAULTS.effort
-    """See `PlanSettings`."""
     plans: str | None = None
-    """A folder of plans to use instead of planning, written by `lowtide.torch.save_plans` with the same options."""
+    """Folder of plans to use instead of planning, written by `lowtide.torch.save_plans` with the same options."""
     same_on_all_ranks: bool | None = None
-    """Whether every graph must be the same on all ranks of `torch.distributed`. None: only on the ranks that
-    collectives in the graph wait for."""
+    """Whether graphs must be the same on all ranks. None: only on ranks that collectives in the graph wait for."""
     progress: bool = True
-    """Whether to show planning that takes seconds, on a terminal or in a notebook."""
+    """Whether to show planning that takes seconds, in a terminal or notebook."""
 
     @classmethod
     def parse(cls, given: Mapping[str, Any] | None) -> "Options":
-        """Return the options of a `torch.compile` call; with defaults of `configure`.
-
-        Raises UsageError for an unknown option or a wrong value.
-        """
+        """Return the options of a `torch.compile` call, with defaults of `configure`. Raises UsageError."""
         values = {**default_options(), **(given or {})}
         known = [field.name for field in fields(cls)]
         unknown = sorted(set(values) - set(known))
@@ -127,16 +116,12 @@ class Options:
 
     @property
     def techniques(self) -> Techniques:
-        """Allowed techniques, except the compiler's own."""
         allowed = allowed_techniques(self.allow, self.budget)
         return allowed - LEFT_TO_INDUCTOR if self.compiler == "inductor" else allowed
 
     @property
     def settings(self) -> PlanSettings:
-        """Settings for planning a graph.
-
-        Without a budget, Inductor chooses the saved tensors, and only the kernels' order is planned.
-        """
+        """Settings for a graph; under Inductor without a budget, only kernels are ordered."""
         before_fusion = self.compiler == "eager" or self.budget is not None
         return replace(
             BACKEND_DEFAULTS,
@@ -148,15 +133,12 @@ class Options:
 
     @property
     def profile(self) -> str:
-        """Op prices. Under Inductor, fused element-wise ops are almost free."""
+        """Under Inductor, fused element-wise ops are almost free."""
         return self.costs or ("fused" if self.compiler == "inductor" else "eager")
 
 
 def checked_options(budget: GivenBudget, options: dict[str, Any]) -> dict[str, Any]:
-    """Return backend options from a callback's arguments; a budget of None leaves the default.
-
-    Raises UsageError for an unknown option or a wrong value.
-    """
+    """Return options from a callback's arguments; a budget of None leaves the default. Raises UsageError."""
     given = options if budget is None else {"budget": budget, **options}
     if given:
         Options.parse(given)
@@ -164,13 +146,12 @@ def checked_options(budget: GivenBudget, options: dict[str, Any]) -> dict[str, A
 
 
 def identity(options: Options) -> str:
-    """Return a cache key that differs whenever plans for the same graph may differ."""
+    """Return a cache key that differs whenever plans may differ."""
     return f"{package_identity()} {options!r}"
 
 
 @cache
 def package_identity() -> str:
-    """Return the package's digest."""
     root = Path(lowtide.__file__).parent
     digest = sha256()
     for path in sorted([*root.rglob("*.py"), *root.glob("_native*")]):

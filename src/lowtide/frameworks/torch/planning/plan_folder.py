@@ -1,4 +1,4 @@
-"""A folder of plan files, one per graph: written on one rank, read on all ranks instead of planning."""
+"""A folder of plan files, written on one rank and read on all."""
 
 import hashlib
 from collections.abc import Iterable
@@ -14,10 +14,7 @@ from lowtide.engine.planning.settings import PlanSettings
 
 
 def save_plans(planned: Iterable[tuple[Graph, Plan]], folder: Path) -> list[Path]:
-    """Write each plan to `FINGERPRINT.plan.json.gz` in a folder, made if missing; return the paths.
-
-    Raises UsageError if the folder cannot be made, WriteError if a file cannot be written.
-    """
+    """Write plans to `FINGERPRINT.plan.json.gz` in a folder, made if missing. Raises UsageError, WriteError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -30,10 +27,7 @@ def save_plans(planned: Iterable[tuple[Graph, Plan]], folder: Path) -> list[Path
 
 
 def load_plan(model: Program, folder: Path, settings: PlanSettings, *, over_budget: bool = False) -> Result:
-    """Return a program's plan from a folder.
-
-    Raises FingerprintError without a plan, and errors of `result_of_file`.
-    """
+    """Return a program's plan. Raises FingerprintError without one, and errors of `result_of_file`."""
     path = next((_path(folder, form.graph) for form in model.forms_with_state() if has_plan(form.graph, folder)), None)
     if path is None:
         raise FingerprintError(
@@ -44,12 +38,10 @@ def load_plan(model: Program, folder: Path, settings: PlanSettings, *, over_budg
 
 
 def has_plan(graph: Graph, folder: Path) -> bool:
-    """Return whether a plan exists."""
     return _path(folder, graph).exists()
 
 
 def digest_of(plan: Plan) -> str:
-    """Return a digest."""
     return hashlib.sha256(repr(list(plan.steps())).encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Find the plan of a compiled program: new or from a folder, never worse than PyTorch alone."""
+"""Find the plan of a compiled program, never worse than PyTorch alone."""
 
 import time
 from dataclasses import dataclass, replace
@@ -24,24 +24,20 @@ from lowtide.frameworks.torch.planning.read_program import ReadProgram
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The bytes that one graph of a larger program may use."""
+    """Bytes for one graph of a program."""
 
     allowed: int
     """While the graph runs, without parameters."""
     others: int = 0
-    """Bytes of other graphs between its two passes, without tensors shared with it."""
+    """Of other graphs between its passes, without tensors shared with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedChoice:
-    """A program and its plan."""
-
     program: ReadProgram
     result: Result
     own_peak: int | None = None
-    """None if unknown."""
     fewer_saved_bytes: int = 0
-    """Bytes saved for backward fewer than in PyTorch's own program."""
 
 
 def plan_program(
@@ -53,7 +49,7 @@ def plan_program(
 ) -> PlannedChoice:
     """Return the best plan of a program in any form, or of PyTorch's `own`.
 
-    Percentages refer to the peak of `own`. No plan exceeds its peak, or its bytes held between the passes.
+    Percentages refer to the peak of `own`. No plan exceeds it, or the bytes of `own` between the passes.
     """
     if own is None:
         settings, others = options.settings, 0
@@ -94,7 +90,6 @@ def _in_best_form(
     others: int,
     forms: ProgramForms | None,
 ) -> tuple[ReadProgram, Result]:
-    """Return the best form with its plan. Ranks that plan together use only the unmodified program."""
     forms = None if forms is None else forms.within(settings)
     if options.plans is not None:
         return _from_folder(Path(options.plans), written, options, forms)
@@ -141,7 +136,6 @@ def _within(settings: PlanSettings, own: ReadProgram, own_peak: int, share: Shar
 def _plan(
     program: ReadProgram, options: Options, settings: PlanSettings, others: int, unmodified: Graph | None = None
 ) -> Result:
-    """Return a new plan that ranks agree on; `unmodified` is the unmodified graph of another form."""
     graph = program.graph
     together = partners(program.module, options.same_on_all_ranks)
     if together is not None:
@@ -160,9 +154,9 @@ def _plan(
 
 
 def _closest_to_budget(graph: Graph, settings: PlanSettings) -> Result:
-    """Plan for the settings; if the budget is below the lower bound, also try the bound as budget.
+    """Plan for the budget, and if it is below the lower bound, for the bound.
 
-    The search gives up early on budgets known to be out of reach, so a larger budget may give a lower peak.
+    The search gives up early on budgets out of reach, so a larger one may give a lower peak.
     """
     result = find_plan(graph, settings)
     space = graph.spaces[0].name
@@ -180,26 +174,23 @@ def _closest_to_budget(graph: Graph, settings: PlanSettings) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class PyTorchLimits:
-    """Memory needs of PyTorch's own partition, which no plan may exceed."""
+    """Needs of PyTorch's own partition, which no plan may exceed."""
 
     peak: int
     between: int | None
-    """Bytes between the passes; None if nothing large runs there."""
+    """Between the passes; None if nothing large runs there."""
     others: int
 
     def are_met(self, program: ReadProgram, result: Result) -> bool:
-        """Return whether a plan is within the limits and its budget."""
         return result.shortfall is None and not self.excess(program, result)
 
     def sort_key(self, program: ReadProgram, result: Result) -> tuple[bool, bool, float]:
-        """Return a sort key, smaller for better plans."""
         excess, fits = self.excess(program, result), result.shortfall is None
         most = max(_first_peak(result), program.bytes_between_passes(result.plan) + self.others)
         least = result.base_cost + result.extra_cost if fits and not excess else float(most)
         return excess > 0, not fits, float(excess) or least
 
     def excess(self, program: ReadProgram, result: Result) -> int:
-        """Return the excess bytes."""
         more = max(0, _first_peak(result) - self.peak)
         between = 0 if self.between is None else program.bytes_between_passes(result.plan) - self.between
         return max(more, between)
@@ -219,7 +210,7 @@ class PlanWithRoom:
 def plan_leaving_room(program: ReadProgram, settings: PlanSettings, others: int) -> PlanWithRoom:
     """Return a plan that leaves bytes for other graphs between the passes.
 
-    If it misses the budget, also plan the rest for the budget: the others may need less later.
+    If the budget is missed, also try to leave less: the others may need less later.
     """
     tight = _plan_with_room(program, settings, others)
     if tight.shortfall is None or not isinstance(settings.budget, int):

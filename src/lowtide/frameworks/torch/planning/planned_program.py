@@ -1,4 +1,4 @@
-"""A graph to be compiled, planned and rewritten in plan order."""
+"""Plan a graph to be compiled, and rewrite it in plan order."""
 
 import logging
 from collections.abc import Collection, Iterable
@@ -24,7 +24,6 @@ from lowtide.frameworks.torch.planning.read_program import ReadProgram, read_pro
 
 _LOG = logging.getLogger("lowtide")
 MINOR_BYTES = 4096
-"""Peak below which a missed percentage is not reported."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,25 +37,21 @@ class PlannedModule:
     result: Result
     module: GraphModule
     own_peak_bytes: int | None = None
-    """Peak on the first device without lowtide, by the same compiler; None if unknown."""
+    """Peak on the first device without lowtide, by the same compiler."""
     fewer_saved_bytes: int = 0
-    """Bytes saved for backward fewer than in PyTorch's own program."""
+    """Compared with PyTorch's own program."""
     saved_bytes: list[int] = field(default_factory=list[int])
-    """Bytes of each tensor saved for backward, in order, at the planned sizes."""
+    """For each tensor saved for backward, in order, at planned sizes."""
     kernel_peaks: list[int] = field(default_factory=list[int])
-    """Under Inductor, each compiled pass's predicted peak after fusion: bytes on the first device, with those of the
-    caller. Passes from a cache are missing.
-    """
+    """Under Inductor, peaks of passes after fusion, with the caller's bytes on the first device. Passes from a cache
+    are missing."""
     ops_because: str | None = None
     kernels: list[tuple[Graph, Result]] = field(default_factory=list[tuple[Graph, Result]])
-    """Under Inductor without a budget, the kernels of both passes in execution order, once both are compiled.
-
-    Otherwise empty.
-    """
+    """Of both passes in execution order, once compiled by Inductor without a budget."""
 
     @property
     def predicted_peak_bytes(self) -> dict[str, int]:
-        """Peaks by memory space, after fusion if known."""
+        """By memory space, after fusion if known."""
         peaks = dict(self.result.peak_bytes)
         if self.kernel_peaks:
             peaks[self.graph.spaces[0].name] = max(self.kernel_peaks)
@@ -74,11 +69,9 @@ def plan_module(
 ) -> PlannedModule:
     """Plan a functional graph; inputs at positions `held` outlive it. Warns if the budget is missed.
 
-    `own` is PyTorch's version of the program, see `plan_program`. Under Inductor, its peak `own_peak_bytes` and a
-    missed budget are known only after fusion, and nothing is computed in chunks.
-
-    Raises UnsupportedError for a graph that cannot be planned, FingerprintError if ranks have different graphs or a
-    folder of plans has none for this one.
+    Under Inductor, a missed budget is known only after fusion, and nothing is computed in chunks. `own` is PyTorch's
+    version. Raises UnsupportedError for a graph that cannot be planned, FingerprintError if ranks differ or saved plans
+    lack this graph.
     """
     written = read_program(name, module, held, options)
     without = None if own is None else read_program(name, own, held, options)
@@ -94,7 +87,7 @@ def plan_module(
 
 
 def unplanned_module(name: str, module: GraphModule, held: Collection[int], options: Options) -> PlannedModule:
-    """Return a program as it is, with its sizes but not its costs; otherwise like `plan_module`."""
+    """Return a program as it is, with sizes but without costs."""
     graph = read_sizes(name, module, held)
     result = result_with(graph, Plan.baseline(graph), options.settings, "given", None)
     return PlannedModule(name, module, graph, result, module)
@@ -123,8 +116,7 @@ def _report(name: str, graph: Graph, result: Result, own_peak: int | None) -> No
 def limit_to_bucket(inputs: Iterable[Any]) -> None:
     """Guard a graph's sizes between two powers of two, and plan it for the larger one.
 
-    A plan that fits a budget at one size may miss it at another. A call outside the range compiles and plans again.
-    `inputs` are the graph's inputs or stand-ins.
+    Calls outside the range compile again, since a plan may miss its budget at a larger size.
     """
     for size in inputs:
         if isinstance(size, torch.SymInt):

@@ -1,4 +1,4 @@
-"""The forms of a compiled program: unmodified, and with its largest products in chunks."""
+"""Forms of a compiled program: unmodified, and with its largest products in chunks."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
@@ -39,42 +39,34 @@ from lowtide.frameworks.torch.rewrites.run import run_rewrites
 
 @dataclass(frozen=True, eq=False)
 class CompiledForm(Form):
-    """A form of a compiled program."""
-
     program: ReadProgram = field(kw_only=True)
 
 
 @dataclass(frozen=True, eq=False)
 class ProgramForms(Program):
-    """All forms of a compiled program, for `plan_best_form`.
+    """All forms of a compiled program.
 
-    The form in chunks saves the inputs of large products for backward; finer forms recompute them. Dynamic sizes rule
-    out chunks, which are tried with real inputs.
+    Dynamic sizes rule out chunks, which are tried with real inputs.
     """
 
     written: ReadProgram
     held: Collection[int]
-    """Positions of inputs that outlive the program."""
+    """Positions of inputs that outlive it."""
     options: Options
     chunking: Chunking = field(default_factory=Chunking)
-    """Settings of chunks; finer forms also use the bytes that a budget leaves to the program."""
 
     @property
     def graph(self) -> Graph:
-        """The unmodified graph."""
         return self.written.graph
 
     @property
     def has_rounded_forms(self) -> bool:
-        """Always true."""
         return True
 
     def make_unmodified(self) -> CompiledForm:
-        """Return the unmodified form."""
         return CompiledForm("unmodified", self.graph, program=self.written)
 
     def make_form(self, name: FormName, *, exact: bool) -> CompiledForm | None:
-        """Return the program with its largest products in chunks; finer forms compute some rows twice."""
         chunking = self.chunking if exact else self.chunking.to_rounding()
         finer = None
         if name == "in finest chunks":
@@ -94,11 +86,9 @@ class ProgramForms(Program):
         return CompiledForm(name, program.graph, exact, program=program)
 
     def left_whole(self, *, exact: bool = True) -> tuple[str, ...]:
-        """Return one sentence per large product that chunking skipped in the finest form made."""
         return self._skipped.get(exact, ())
 
     def within(self, settings: PlanSettings) -> "ProgramForms":
-        """Return the forms for the bytes that a budget leaves in the first memory space."""
         if settings.budget is None:
             return self
         peaks = simulate(self.graph, Plan.baseline(self.graph)).peak_bytes
@@ -108,7 +98,6 @@ class ProgramForms(Program):
         )
 
     def program_for(self, plan: Plan) -> ReadProgram:
-        """Return the program of a plan's form, by default the unmodified one."""
         form = self.form_of(plan)
         return form.program if isinstance(form, CompiledForm) else self.written
 
@@ -129,7 +118,7 @@ _SETTINGS = PlanSettings(effort="fast", addresses=False)
 
 
 def outline_chunks(module: GraphModule, fuse: Fuse | None = None) -> GraphModule:
-    """Return a program with its regions in chunks as ops with own plans; `fuse` compiles loops."""
+    """Return a program whose regions in chunks are ops with own plans; `fuse` compiles loops."""
     return run_rewrites(module, [OutlineChunks(partial(_hold_planned, fuse))])
 
 

@@ -1,4 +1,4 @@
-"""The registry of programs planned while compiling; names and runs."""
+"""Registry of programs planned while compiling, with names and runs."""
 
 import re
 from collections import Counter, deque
@@ -20,46 +20,38 @@ _running: list[list[PlannedModule]] = []
 
 
 def register(planned: PlannedModule) -> None:
-    """Add a planned program."""
     _planned.append(planned)
     for listener in _planning:
         listener.append(planned)
 
 
 def planned_programs() -> list[PlannedModule]:
-    """Return programs, oldest first."""
     return list(_planned)
 
 
 def forget_programs() -> None:
-    """Clear the registry."""
     _planned.clear()
     forget_names()
 
 
 @contextmanager
 def programs_planned() -> Generator[list[PlannedModule]]:
-    """Collect the planned programs."""
     with _listening(_planning) as found:
         yield found
 
 
 @dataclass(frozen=True, slots=True)
 class RegistryState:
-    """A snapshot."""
-
     planned: list[PlannedModule]
     heard: list[list[PlannedModule]]
     names: Counter[str]
 
 
 def registry_state() -> RegistryState:
-    """Return a snapshot."""
     return RegistryState(list(_planned), [list(listener) for listener in _planning], name_counts())
 
 
 def restore_registry(before: RegistryState) -> None:
-    """Restore a snapshot, and collections in progress."""
     _planned.clear()
     _planned.extend(before.planned)
     for listener, heard in zip(_planning, before.heard, strict=True):
@@ -69,13 +61,11 @@ def restore_registry(before: RegistryState) -> None:
 
 @contextmanager
 def programs_run() -> Generator[list[PlannedModule]]:
-    """Collect the programs run, each once, in order."""
     with _listening(_running) as found:
         yield found
 
 
 def unregister(programs: Iterable[PlannedModule]) -> None:
-    """Remove replaced programs."""
     for program in programs:
         if program in _planned:
             _planned.remove(program)
@@ -95,10 +85,7 @@ def set_reported_budget(program: PlannedModule, allowed: int) -> None:
 def recording_runs(
     run_with: Callable[[Sequence[Any]], Any], programs: Callable[[], list[PlannedModule]]
 ) -> Callable[..., Any]:
-    """Return a function that reports its programs to `programs_run`.
-
-    It has no copied attributes, which TorchDynamo would follow.
-    """
+    """Return a function that reports to `programs_run`, without copied attributes, which TorchDynamo follows."""
 
     def run(*inputs: Any) -> Any:
         for listener in _running:
@@ -123,10 +110,9 @@ _given: Counter[str] = Counter()
 
 
 def new_name(graph: Graph) -> str:
-    """Return a new name, such as `forward (model.py:14)`, then `forward (model.py:14) #2`.
+    """Return a name like `forward (model.py:14)`, or the first module's class.
 
-    It names the user's outermost function at the first op with a source line, else the first module's class. It depends
-    only on the graph and earlier names, so ranks agree.
+    It depends only on the graph and earlier names, so ranks agree.
     """
     name = next((found for node in graph.nodes if (found := _beginning(node))), None) or _first_module(graph) or "graph"
     _given[name] += 1
@@ -134,17 +120,14 @@ def new_name(graph: Graph) -> str:
 
 
 def forget_names() -> None:
-    """Reset the counts of names."""
     _given.clear()
 
 
 def name_counts() -> Counter[str]:
-    """Return how often each name was given."""
     return Counter(_given)
 
 
 def restore_names(names: Counter[str]) -> None:
-    """Restore earlier counts."""
     _given.clear()
     _given.update(names)
 

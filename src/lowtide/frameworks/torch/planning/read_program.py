@@ -1,4 +1,4 @@
-"""A compiler's graph as ops and buffers, with the boundary between its passes."""
+"""A compiler's graph as ops and buffers, with the boundary between passes."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -28,8 +28,6 @@ from lowtide.frameworks.torch.rewrites.checkpoints import REPEATED
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReadProgram:
-    """A program and its graph."""
-
     module: GraphModule
     lowered: Lowered
     graph: Graph
@@ -41,11 +39,10 @@ class ReadProgram:
         return next((place for place, op in enumerate(self.lowered.ops) if op.node.target is TURN_BACK), None)
 
     def peak_of(self, plan: Plan) -> int:
-        """Return a plan's peak."""
         return simulate(self.graph, plan).peak_bytes[self.graph.spaces[0].name]
 
     def bytes_between_passes(self, plan: Plan) -> int:
-        """Return a plan's bytes in the first memory space between the passes; 0 in inference."""
+        """Return a plan's bytes in the first memory space; 0 in inference."""
         boundary = self.boundary
         if boundary is None:
             return 0
@@ -53,14 +50,13 @@ class ReadProgram:
         return int(simulate(self.graph, plan).live[step + 1, 0] - self.graph.scratch[boundary])
 
     def with_bytes_between(self, others_bytes: int) -> Graph:
-        """Return the graph with bytes reserved for other graphs between the passes."""
         scratch = self.graph.scratch.copy()
         if self.boundary is not None:
             scratch[self.boundary] = others_bytes
         return replace(self.graph, scratch=scratch)
 
     def has_scalar_tangents(self) -> bool:
-        """Return whether the backward pass starts from scalars, such as a loss, so no large graph runs before it."""
+        """Return whether backward starts from scalars, so no large graph runs before it."""
         boundary = self.boundary
         return boundary is None or all(value.numel() == 1 for value in self.lowered.ops[boundary].node.meta["val"])
 
@@ -77,7 +73,7 @@ def read_program(name: str, module: GraphModule, held: Collection[int], options:
 
 
 def read_sizes(name: str, module: GraphModule, held: Collection[int]) -> Graph:
-    """Read the accesses and sizes of a functional graph, like `read_program`; it calls no graphs."""
+    """Read the accesses and sizes of a graph without calls of other graphs."""
     return sizes_graph(name, _lowered(module, held)[1])
 
 
@@ -95,7 +91,7 @@ def _held_by_others(lowered: Lowered) -> set[BufferId]:
 
 
 def _in_backward(lowered: Lowered) -> dict[OpId, list[OpId]]:
-    """Map repeated ops to the boundary, which they must follow: otherwise their results would be saved."""
+    """Map repeated ops to the boundary: before it, their results would be saved."""
     boundary = [place for place, op in enumerate(lowered.ops) if op.node.target is TURN_BACK]
     return {place: boundary for place, op in enumerate(lowered.ops) if REPEATED in op.node.meta}
 
@@ -109,10 +105,7 @@ _CHANNELS_LAST = (0, 2, 3, 1)
 
 
 def scratch_under_inductor(module: GraphModule) -> Callable[[Node], int]:
-    """Return the function of scratch bytes under Inductor, like `scratch_bytes`.
-
-    Inductor stores images channels-last and copies weights to match, after planning.
-    """
+    """Return `scratch_bytes` for Inductor, which stores images channels-last and copies weights after planning."""
     if not lays_images_out(module):
         return scratch_bytes
     return lambda node: scratch_bytes(node, _laid_out if node.target in _CONVOLUTIONS else hinted_value_of)

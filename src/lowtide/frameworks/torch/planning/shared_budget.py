@@ -1,7 +1,4 @@
-"""One budget for several graphs: measure the first step, then plan its graphs again.
-
-A graph that joins later, such as for another batch shape, starts this again.
-"""
+"""One budget for several graphs: measure the first step, then plan its graphs again."""
 
 import logging
 import warnings
@@ -42,14 +39,12 @@ Recompile = Callable[[Share, list[PlannedModule]], tuple[Run, list[PlannedModule
 
 @dataclass(eq=False)
 class ProgramGraph:
-    """One compiled graph."""
-
     program: "SharedBudget"
     planned: list[PlannedModule]
     compiled: Run
     recompile: Recompile | None
     missed: list[str]
-    """Warnings that the graph misses the whole budget, issued unless other graphs share it."""
+    """Warnings, issued unless the budget is shared by several graphs."""
     previous: tuple[Run, list[PlannedModule]] | None = None
     """The earlier compilation, until the new one proves better."""
     was_seen: bool = False
@@ -64,7 +59,7 @@ class ProgramGraph:
         return self.compiled(*inputs)
 
     def warn_missed_budget(self) -> None:
-        """Issue warnings once, except for a missed percentage of an evaluation, which recomputes nothing."""
+        """Issue warnings once, but not for a missed percentage in evaluation, which recomputes nothing."""
         missed, self.missed = self.missed, []
         if is_part(self.program.options.budget) and not self.has_gradients:
             return
@@ -72,7 +67,7 @@ class ProgramGraph:
             warnings.warn(message, stacklevel=3)
 
     def saved_storages(self, saved: Sequence[torch.Tensor]) -> Storages:
-        """Return storages saved for backward, at planned sizes unless hooks replaced the tensors."""
+        """Return storages at planned sizes, unless hooks replaced the tensors."""
         (planned,) = self.planned
         if len(saved) != len(planned.saved_bytes):
             return storages_of(saved)
@@ -80,7 +75,6 @@ class ProgramGraph:
         return {storage_key(each): int(storage_bytes(each) * size / max(each.nbytes, 1)) for each, size in sizes}
 
     def restore_previous(self) -> None:
-        """Restore the earlier compilation."""
         if self.previous is not None:
             unregister(self.planned)
             self.compiled, self.planned = self.previous
@@ -95,11 +89,11 @@ class _Call(GraphCall):
 
 @dataclass(eq=False)
 class SharedBudget:
-    """The graphs compiled with the same options, and measurements of their first steps."""
+    """Graphs with the same options, and measurements of their first steps."""
 
     options: Options
     given: object = None
-    """The user's options object; graphs with the same object are one program."""
+    """The user's options object, which identifies the program."""
     graphs: WeakSet[ProgramGraph] = field(default_factory=WeakSet[ProgramGraph])
     had_graphs: bool = False
     skipped: int = 0
@@ -107,9 +101,8 @@ class SharedBudget:
     _open: list[_Call] = field(default_factory=list[_Call])
     _parameters: Storages = field(default_factory=dict[int, int])
     _shares: dict[ProgramGraph, tuple[int, Share]] = field(default_factory=dict[ProgramGraph, tuple[int, Share]])
-    """New shares, with the program's target."""
     _steps: int = 0
-    """Steps measured with the present graphs; -1 if the present step began unmeasured."""
+    """Steps measured with the present graphs; -1 if the step began unmeasured."""
     _awaited: WeakSet[ProgramGraph] = field(default_factory=WeakSet[ProgramGraph])
     """If not empty, only steps with one of these count."""
     _allocated: AllocatorStart | None = None
@@ -124,7 +117,6 @@ class SharedBudget:
         *,
         has_gradients: bool,
     ) -> ProgramGraph:
-        """Add a compiled graph; `missed` are its warnings if it remains the only one."""
         graph = ProgramGraph(self, planned, compiled, recompile, missed, has_gradients=has_gradients)
         self.graphs.add(graph)
         self.had_graphs = True
@@ -132,11 +124,9 @@ class SharedBudget:
 
     @property
     def is_settled(self) -> bool:
-        """Whether measuring has ended."""
         return self._steps >= _SETTLED
 
     def run(self, graph: ProgramGraph, inputs: Sequence[Any]) -> Any:
-        """Run a graph in one of the measured steps."""
         given = storages_of(inputs)
         if not self._calls:
             self._allocated = AllocatorStart.of(inputs)
@@ -181,7 +171,6 @@ class SharedBudget:
         return result
 
     def run_new(self, graph: ProgramGraph, inputs: Sequence[Any]) -> Any:
-        """Run a graph that joined a settled program; measure again if it trains."""
         graph.was_seen = True
         result = graph.compiled(*inputs)
         if graph.recompile is None or backward_of(result) is None:
@@ -198,7 +187,6 @@ class SharedBudget:
                 self._end_step()
 
     def _end_step(self) -> None:
-        """Log a measured step. After the first, divide the budget if it is missed or costs avoidable time."""
         calls, self._calls = self._calls, []
         is_measured = self._steps >= 0
         self._steps = max(self._steps, 0)
@@ -237,7 +225,7 @@ class SharedBudget:
             )
 
     def _log(self, calls: Sequence[_Call], peak: int, alone: int, allowed: int | None) -> None:
-        """Log a step's needs; with a budget, as a warning, shown without configuration."""
+        """Log a step's needs; with a budget as a warning, which shows without configuration."""
         outside = max(call.outside for call in calls)
         measured = None if self._allocated is None else self._allocated.peak_since()
         covered = min(1.0, peak / measured) if measured else 0.0
@@ -263,9 +251,9 @@ class SharedBudget:
         return f"{format_bytes(allowed + parameters)} with {format_bytes(parameters)} of parameters"
 
     def _is_too_low(self, calls: Sequence[_Call]) -> bool:
-        """Return whether graphs that miss the budget alone recompute more than a division may need.
+        """Return whether graphs recompute more than a division of the budget may need.
 
-        False under Inductor, where compiling again costs more and only kernels count.
+        False under Inductor, where compiling again costs more.
         """
         results = [call.planned.result for call in calls]
         extra = sum(result.extra_cost for result in results if result.shortfall is not None)
@@ -274,9 +262,9 @@ class SharedBudget:
         )
 
     def _divide(self, calls: Sequence[_Call], peak: int, allowed: int) -> None:
-        """Give each graph a share, assuming that all saved bytes change by the same factor.
+        """Give each graph a share, as if all saved bytes changed by the same factor.
 
-        A budget below a graph's lower bound is raised to it; under Inductor the bound of fused kernels is unknown.
+        A budget below a graph's lower bound is raised to it; Inductor's bound after fusion is unknown.
         """
         fixed, target = max(call.outside for call in calls), allowed
         if allowed <= 0 or self.options.compiler == "eager":
@@ -306,7 +294,6 @@ _programs: dict[int, SharedBudget] = {}
 
 
 def shared_budget_of(given: object, options: Options) -> SharedBudget:
-    """Return the shared budget of all graphs with the same options object."""
     program = _programs.get(id(given))
     if program is None or program.given is not given or (program.had_graphs and not program.graphs):
         _programs.pop(id(given), None)
@@ -317,17 +304,14 @@ def shared_budget_of(given: object, options: Options) -> SharedBudget:
 
 
 def programs_of(given: object) -> list[PlannedModule]:
-    """Return the planned programs of all graphs with equal options, oldest first.
-
-    TorchDynamo may run the graphs of one module for another with equal options.
-    """
+    """Return the planned programs of graphs with equal options, which TorchDynamo may use for one another."""
     programs = [each for each in _programs.values() if each.given == given]
     own = {id(planned) for program in programs for graph in program.graphs for planned in graph.planned}
     return [each for each in planned_programs() if id(each) in own]
 
 
 def count_skipped_frame(given: Any, name: str, reason: str) -> None:
-    """Count a frame that TorchDynamo skipped; warn if the program has no planned graph."""
+    """Count a frame that TorchDynamo skipped; warn if no graph is planned."""
     program = shared_budget_of(given, Options.parse(given))
     program.skipped += 1
     if program.skipped == 1 and not program.graphs:

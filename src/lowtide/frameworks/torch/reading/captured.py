@@ -18,7 +18,6 @@ from lowtide.frameworks.torch.internals.hints import hinted_value_of
 from lowtide.frameworks.torch.internals.operators import op_name
 
 _ONLY_IN_ATTENTION = "_safe_softmax"
-"""An op used only in attention by plain products."""
 
 
 class CaptureMismatchError(UsageError):
@@ -26,7 +25,7 @@ class CaptureMismatchError(UsageError):
 
 
 class Binding(ABC):
-    """The binding of a user's objects to graph inputs and outputs."""
+    """Binds a user's objects to graph inputs and outputs."""
 
     @abstractmethod
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
@@ -34,34 +33,33 @@ class Binding(ABC):
 
     @abstractmethod
     def finish(self, outputs: list[Any], sources: list[Any]) -> Any:
-        """Build the user's result, and store gradients, from flat outputs and the tensors that `bind` returned."""
+        """Build the user's result, and store gradients, from flat outputs and the tensors of `bind`."""
 
     @abstractmethod
     def run_original(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Run the user's own program."""
+        """Run the user's program."""
 
     @abstractmethod
     def persistent(self) -> list[torch.Tensor]:
-        """Return live parameters, module buffers and optimizer state."""
+        """Return parameters, module buffers and optimizer state."""
 
     def gradients(self) -> list[torch.Tensor | None]:
-        """Return the gradients that a call leaves in `.grad`."""
         return []
 
     def movable(self) -> list[torch.Tensor]:
-        """Return the tensors of the first placeholders, if `with_on_host` may move them; else none."""
+        """Return the tensors of the first placeholders, if they may move to the host."""
         return []
 
     def with_on_host(self, homes: Mapping[int, torch.device], state: Collection[int] = ()) -> "Binding":
-        """Return a binding with tensors on the host of their homes, by position, and entries of optimizer state."""
+        """Return a binding with tensors, by position, and optimizer state on the host of their homes."""
         return self
 
     def one_thread(self) -> AbstractContextManager[None]:
-        """Return a context that raises UsageError if another thread is running a program with state in Python."""
+        """Return a context that raises UsageError if another thread runs a program with state in Python."""
         return nullcontext()
 
     def note_failure(self, error: BaseException, *, counts_changes: bool) -> None:  # noqa: B027
-        """Note in an exception of a call which state it leaves. `counts_changes`: tensors count in-place changes."""
+        """Note in an exception which state the call leaves. `counts_changes`: tensors count in-place changes."""
 
     def materialize(self) -> None:  # noqa: B027 (most programs have no lazy state)
         """Create the state that a first call creates."""
@@ -70,7 +68,7 @@ class Binding(ABC):
         """Undo `materialize`."""
 
     def rewind(self) -> None:  # noqa: B027
-        """Let the next call be the captured one, if calls differ."""
+        """Let the next call be the captured one."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -80,19 +78,19 @@ class Captured:
     name: str
     graph_module: GraphModule
     inputs: tuple[tuple[str, Lifetime], ...]
-    """Name and lifetime class (`PERSISTENT`, `INPUT`, or `DONATED`) of every placeholder."""
+    """Name and lifetime (`PERSISTENT`, `INPUT`, or `DONATED`) of every placeholder."""
     binding: Binding
     with_backward: bool
-    """Whether the graph has a backward pass, for which some kernels compute more."""
+    """Some kernels compute more for a backward pass."""
     example_args: tuple[Any, ...]
     example_kwargs: Mapping[str, Any] = field(default_factory=dict[str, Any])
     unmodeled: tuple[str, ...] = ()
     """Parts that capture left out, one sentence each."""
     on_host: tuple[int, ...] = ()
-    """Positions of the placeholders that live on the host."""
+    """Positions of placeholders on the host."""
 
     def persistent(self) -> list[torch.Tensor]:
-        """Return the live tensors that outlast a call, including graph constants."""
+        """Return the live tensors that outlast a call, with graph constants."""
         names = dict.fromkeys(str(node.target) for node in self.graph_module.graph.find_nodes(op="get_attr"))
         constants = [attribute(self.graph_module, name) for name in names]
         return [*self.binding.persistent(), *(value for value in constants if isinstance(value, torch.Tensor))]
@@ -103,12 +101,11 @@ class Captured:
 
 
 def attribute(module: GraphModule, path: str) -> Any:
-    """Return the object that a `get_attr` node names."""
     return attrgetter(path)(module)
 
 
 def warn_of_math_attention(module: GraphModule) -> None:
-    """Warn of attention that became plain products because the device "meta" has no fused kernels."""
+    """Warn of attention that became plain products, since the device "meta" has no fused kernels."""
     found = [
         node
         for node in module.graph.nodes

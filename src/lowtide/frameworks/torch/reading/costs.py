@@ -20,7 +20,7 @@ from lowtide.frameworks.torch.reading.repeatable_draws import draws_as
 
 aten = torch.ops.aten
 _SECONDS_PER_DRAW = 4e-9
-"""A CPU's generator returns one random number after the other."""
+"""A CPU draws one random number after the other."""
 _COUNTED_AS = {
     aten._scaled_dot_product_flash_attention_for_cpu: aten._scaled_dot_product_flash_attention,
     aten._scaled_dot_product_flash_attention_for_cpu_backward: aten._scaled_dot_product_flash_attention_backward,
@@ -29,11 +29,10 @@ _COUNTED_AS = {
     aten._scaled_grouped_mm: aten._grouped_mm,
     aten._scaled_grouped_mm_v2: aten._grouped_mm,
 }
-"""Kernels counted by another op's formula."""
 
 
 def _grouped_product_flops(left: torch.Tensor, right: torch.Tensor, *_: Any, **__: Any) -> int:
-    """Count a grouped product as one, since the groups partition its rows, columns or slabs."""
+    """Groups partition the rows, columns or slabs of one product."""
     slabs = left.shape[0] if left.dim() == right.dim() == 3 else 1
     return 2 * int(slabs) * int(left.shape[-2]) * int(left.shape[-1]) * int(right.shape[-1])
 
@@ -43,7 +42,7 @@ _FORMULAS: dict[Any, Any] = {**flop_registry, aten._grouped_mm: _grouped_product
 
 @cache
 def present_device(name: str) -> Device | None:
-    """Return the published figures of a GPU of this machine, or of the most similar GPU known; None for other devices.
+    """Return the published figures of this GPU, or of the most similar known one; None for other devices.
 
     `name` is PyTorch's name, such as "cuda:0".
     """
@@ -61,8 +60,8 @@ def present_device(name: str) -> Device | None:
 def price_of(work: Work, device_name: str) -> float:
     """Return the estimated seconds of a kernel on a plain machine.
 
-    A kernel on a GPU takes as much longer there as its memory is faster, so that prices of its kernels have the ratios
-    of its run times, and copies to the host are priced by the same memory.
+    Times on a GPU are scaled by the ratio of memory speeds. So prices of its kernels and of copies to the host keep the
+    ratios of their run times.
     """
     device = present_device(device_name)
     if device is None:
@@ -71,7 +70,7 @@ def price_of(work: Work, device_name: str) -> float:
 
 
 def seconds_of(node: Node, ranks: int = 1, rank_span: int = 1) -> float:
-    """Return the "eager" price of an op: its estimated seconds on a plain machine, see `price_of`."""
+    """Return the "eager" price of an op, see `price_of`."""
     if ranks > 1:
         return PLAIN_MACHINE.collective_seconds(sent_bytes(op_name(node.target), traffic_of(node), ranks), rank_span)
     device = device_of(node)
@@ -81,13 +80,11 @@ def seconds_of(node: Node, ranks: int = 1, rank_span: int = 1) -> float:
 
 
 def device_of(node: Node) -> str:
-    """Return the name of the device on which an op runs, "" if it has no tensors."""
     tensors = pytree.tensors_in([hinted_value_of(each) for each in (node, *node.all_input_nodes)])
     return str(tensors[0].device) if tensors else ""
 
 
 def traffic_of(node: Node) -> int:
-    """Return the bytes of an op's operands and results."""
     outlined = outlined_by(node)
     if outlined is not None:
         return outlined.traffic_bytes
@@ -98,7 +95,7 @@ def traffic_of(node: Node) -> int:
 def product_dtype_of(node: Node) -> str:
     """Return the dtype of an op's first floating-point operand, "" if it has none.
 
-    "tfloat32" is float32 with rounded operands: in convolutions and, if the user allows it, in matrix products.
+    "tfloat32" is float32 with rounded operands, as in convolutions and, if allowed, in matrix products.
     """
     values = pytree.tensors_in([hinted_value_of(each) for each in node.all_input_nodes])
     dtype = next((each.dtype for each in values if each.dtype.is_floating_point), None)
@@ -110,7 +107,6 @@ def product_dtype_of(node: Node) -> str:
 
 
 def work_of(node: Node) -> tuple[Work, ...]:
-    """Return the work of each kernel that an op runs."""
     outlined = outlined_by(node)
     if outlined is not None:
         return tuple(outlined.work)
@@ -118,7 +114,7 @@ def work_of(node: Node) -> tuple[Work, ...]:
 
 
 def flops_of(node: Node) -> int:
-    """Return an op's floating-point operations, one per element of its result for an unknown op."""
+    """Return an op's floating-point operations; one per result element for an unknown op."""
     outlined = outlined_by(node)
     if outlined is not None:
         return outlined.flops

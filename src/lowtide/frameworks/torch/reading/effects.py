@@ -20,7 +20,6 @@ from lowtide.frameworks.torch.internals.operators import (
 
 aten = torch.ops.aten
 Arguments = dict[str, Any]
-"""The arguments of a call, by name."""
 
 _BATCH_NORMS = (aten.native_batch_norm, aten.cudnn_batch_norm, aten.miopen_batch_norm, aten._batch_norm_impl_index)
 _HIDDEN_MUTATIONS: dict[Any, tuple[str, ...]] = {
@@ -39,17 +38,13 @@ RETURNS_WHEN_DONE = frozenset({"shard_dim_alltoall"})
 """Collectives that need no wait."""
 
 OUTLINED = "run_outlined_"
-"""Prefix of ops that run outlined programs."""
 RANDOM_STATE = "random_state"
-"""Argument of draws that repeat the numbers of an earlier one."""
 _ORDERED_NAMESPACES = (*_COLLECTIVES, "lowtide")
 _SCALAR_MODULES = (operator.__name__, "_operator", math.__name__)
 CALLING = {"cond": "conditional", "while_loop": "while", "invoke_subgraph": "call"}
-"""Higher-order ops that call subgraphs, and their kinds."""
 
 
 def arguments_by_name(node: Node) -> Arguments:
-    """Return the given arguments of a call, by name."""
     names = [argument.name for argument in schema_arguments(node.target)]
     return dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
 
@@ -61,7 +56,6 @@ def mutated_arguments(node: Node) -> list[Any]:
 
 
 def overwritten_tensors(overload: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
-    """Return the tensors that a call of an operator mutates."""
     names = [argument.name for argument in schema_arguments(overload)]
     return pytree.tensors_in(_mutated(overload, dict(zip(names, args, strict=False)) | dict(kwargs)))
 
@@ -78,12 +72,10 @@ def _mutated(overload: Any, given: Arguments) -> list[Any]:
 
 
 def overwritten_nodes(node: Node) -> list[Node]:
-    """Return the nodes of tensors that a node mutates."""
     return nodes_in(mutated_arguments(node))
 
 
 def touched_storages(node: Node) -> set[int]:
-    """Return the storages that a node reads or returns."""
     return storages_of(node, *node.all_input_nodes)
 
 
@@ -113,12 +105,11 @@ def keeps_order(node: Node) -> bool:
 
 
 def is_off_device(node: Node) -> bool:
-    """Return whether a node copies between a device and its host, or runs on the host."""
+    """Return whether a node runs on the host, or copies to or from it."""
     return f"lowtide.{op_name(node.target)}" in COPYING_KINDS or runs_on_host(node)
 
 
 def runs_on_host(node: Node) -> bool:
-    """Return whether a node is an update that runs on the host."""
     return f"lowtide.{op_name(node.target)}" == UPDATE_ON_HOST
 
 
@@ -129,7 +120,6 @@ def is_collective(node: Node) -> bool:
 
 
 def is_repeatable_collective(node: Node) -> bool:
-    """Return whether a node is a collective that all ranks may recompute."""
     return is_collective(node) and op_name(node.target) in _REPEATABLE
 
 
@@ -138,7 +128,6 @@ def waits_for_collective(node: Node) -> bool:
 
 
 def is_opaque(node: Node) -> bool:
-    """Return whether the effects of a node are unknown."""
     target = node.target
     if overload_of(target) is not None:
         return False
@@ -149,6 +138,5 @@ def is_opaque(node: Node) -> bool:
 
 
 def is_symbolic_scalar(target: Any) -> bool:
-    """Return whether a target is a function such as `torch.sym_float`."""
     name = getattr(target, "__name__", "")
     return getattr(target, "__module__", "").split(".")[0] == "torch" and name.lstrip("_").startswith("sym_")

@@ -30,17 +30,16 @@ _BY_ROWS = frozenset(packet.default for packet in _SOFTMAX)
 _SAME_ROUNDING = {aten.mul.Scalar: (aten.mul.out, "out")}
 """Out variants to use instead of an in-place one that rounds its number to 16 bits first."""
 INTO = "into"
-"""Keyword of the tensor that gets the results of such an op."""
 OUT_VARIANTS: dict[Any, tuple[Any, str]] = {}
-"""PyTorch's operator and its keyword for each of ours that writes rows in place."""
+"""PyTorch's operator and keyword for each of ours."""
 
 
 def in_place_forms(op: LoweredOp, lowered: Lowered) -> tuple[InPlaceForm, ...]:
-    """Return the in-place forms of an op, which are bit-equal to its plain form. Cached in `lowered`.
+    """Return the in-place forms of an op, which are bit-equal to its plain form.
 
     Element-wise ops qualify, and on the CPU softmax and its gradient, which read each row before they write it. Output
-    and input must have one dtype, shape and strides, for all symbolic sizes, and fill their storages. All arguments in
-    that storage must have this form, too, so that each element is read before it is overwritten.
+    and arguments in its storage must have one dtype, shape and strides, for all symbolic sizes, and fill their
+    storages: each element is read before it is overwritten.
     """
     if op not in lowered.in_place_forms:
         lowered.in_place_forms[op] = tuple(_find_forms(op, lowered))
@@ -103,7 +102,7 @@ def _variant_of(target: Any) -> tuple[Any, str | None] | None:
 
 @cache
 def by_rows(plain: Any, out: Any, out_argument: str) -> Any:
-    """Return an operator like an out variant that handles contiguous tensors only, for tensors of any strides.
+    """Return an operator like an out variant for contiguous tensors, but for any strides.
 
     A tensor may have other strides in a run than the fake one, and the kernel would return wrong numbers.
     """

@@ -1,4 +1,4 @@
-"""Ops whose kernels allocate memory by rules of their own, so that only a run shows how much."""
+"""Ops whose kernels allocate memory by rules of their own, which only a run shows."""
 
 from functools import cache
 from typing import Any
@@ -30,14 +30,13 @@ _ON_CPU = {
     *("reflection_pad2d_backward", "reflection_pad3d_backward", "replication_pad1d_backward"),
     *("replication_pad2d_backward", "replication_pad3d_backward", "_weight_norm_interface_backward"),
 }
-"""Ops without a rule in `scratch` that allocated more than their results in PyTorch's database of operators."""
+"""Ops that allocated more than their results in PyTorch's database of operators."""
 _LIBRARIES = {
     *("_embedding_bag", "_embedding_bag_forward_only", "_embedding_bag_backward", "_embedding_bag_dense_backward"),
     *("_embedding_bag_per_sample_weights_backward", "_grouped_mm", "_scaled_grouped_mm", "_scaled_mm", "_scaled_mm_v2"),
     *("_int_mm", "_cslt_sparse_mm", "_sparse_semi_structured_mm", "_weight_int4pack_mm", "_weight_int8pack_mm"),
     *("_thnn_fused_lstm_cell", "_thnn_fused_gru_cell", "topk", "segment_reduce", "_segment_reduce_backward"),
 }
-"""Ops of libraries, on any device."""
 _ON_CUDA = {
     *("convolution", "convolution_backward", "cudnn_convolution", "cudnn_convolution_transpose", "_cudnn_rnn"),
     *("_cudnn_rnn_backward", "cudnn_batch_norm", "cudnn_batch_norm_backward", "miopen_rnn", "_cudnn_ctc_loss"),
@@ -48,12 +47,11 @@ _ON_CUDA = {
     *("_efficient_attention_backward", "embedding_dense_backward", "index_put", "sort", "argsort", "cumsum", "cumprod"),
     *("kthvalue", "nonzero", "searchsorted", "randperm"),
 }
-"""Ops of cuDNN, cuBLAS, CUB and attention kernels."""
 _KNOWN_NAMESPACES = ("aten", "prims", "prim", "lowtide", "c10d", "_c10d_functional", "_dtensor", "profiler")
 KEEPS_STATE = {"mkldnn_rnn_layer": 3, "_cudnn_rnn": 3}
-"""The place of the result that a forward kernel keeps for its backward kernel."""
+"""Index of the result that a forward kernel keeps for the backward kernel."""
 STATE = {"mkldnn_rnn_layer_backward": "workspace", "_cudnn_rnn_backward": "reserve"}
-"""The argument by which a backward kernel gets the state of its forward kernel, whose size no fake tensor knows."""
+"""Argument that gets this state, whose size no fake tensor knows."""
 
 
 def is_library_op(node: Node, device: str | None = None) -> bool:
@@ -62,7 +60,7 @@ def is_library_op(node: Node, device: str | None = None) -> bool:
 
 
 def has_complex_numbers(node: Node) -> bool:
-    """Return whether a kernel has complex operands or results; PyTorch makes its own temporaries for them."""
+    """Return whether a kernel has complex values, for which PyTorch makes its own temporaries."""
     overload = overload_of(node.target)
     if overload is None or overload.namespace != "aten" or is_view(overload):
         return False
@@ -81,6 +79,6 @@ def _is_library_op(target: Any, device: str | None) -> bool:
 
 
 def is_known_op(node: Node) -> bool:
-    """Return whether PyTorch or lowtide defines a node's operator; others may allocate anything."""
+    """Return whether PyTorch or lowtide defines an op; others may allocate anything."""
     overload = overload_of(node.target)
     return overload is None or overload.namespace in _KNOWN_NAMESPACES

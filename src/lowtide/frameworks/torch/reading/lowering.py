@@ -31,14 +31,14 @@ from lowtide.frameworks.torch.reading.scratch_reductions import kept_bytes
 from lowtide.frameworks.torch.reading.workspaces import workspace_of
 
 LASTS = "lowtide_lasts"
-"""Marks a node with a result that is kept to the end."""
+"""Marks a node whose result is kept to the end."""
 
 HELD_ELSEWHERE = "lowtide_held_elsewhere"
-"""Marks a node with a result that may have other owners, so that its storage is never reused."""
+"""Marks a node whose result may have other owners, so its storage is never reused."""
 
 _REPLACES_STORAGE = {"resize_", "resize_as_", "set_", "set_data", "_resize_output_"}
 _COPIES_STORAGE = {"copy", "slice_scatter", "select_scatter", "diagonal_scatter", "as_strided_scatter"}
-"""Ops whose result has the strides of their first operand, and a storage as large as that operand's."""
+"""Ops whose results have the strides and storage size of their first operand."""
 _READS_FORM_ONLY = {"sym_size", "sym_stride", "sym_numel", "sym_storage_offset", "_assert_tensor_metadata"}
 
 
@@ -62,32 +62,30 @@ class LoweredOp:
     writes: list[BufferId]
     mutates: list[BufferId]
     waits: list[Node] = field(default_factory=list[Node])
-    """The waits that directly follow a collective."""
+    """Waits directly after a collective."""
     allocation: Node | None = None
     """The new tensor that a random draw fills."""
     finishes: list[Node] = field(default_factory=list[Node])
-    """In-place ops that directly follow such a draw, like the scaling of a dropout mask."""
+    """In-place ops directly after such a draw, like the scaling of a mask."""
 
     @property
     def kernels(self) -> list[Node]:
-        """The nodes that compute."""
         return [self.node, *self.finishes]
 
     @property
     def nodes(self) -> list[Node]:
-        """The nodes that it runs, in order, without waits."""
+        """In execution order, without waits."""
         return self.kernels if self.allocation is None else [self.allocation, *self.kernels]
 
 
 @dataclass(frozen=True, slots=True)
 class InPlaceForm:
-    """A form of an op with its output in the storage of an input."""
+    """A form of an op that writes into an input's storage."""
 
     read: BufferId
     write: BufferId
     target: Any
     operand: Node
-    """The input that gives up its storage."""
     out_argument: str | None
     """Keyword of the output; None for an overload that mutates its first argument."""
 
@@ -103,11 +101,8 @@ class Lowered:
     in_place_forms: dict[LoweredOp, tuple[InPlaceForm, ...]] = field(
         default_factory=dict[LoweredOp, tuple[InPlaceForm, ...]]
     )
-    """Cache of `in_place_forms`."""
     bodies: dict[str, "Lowered"] = field(default_factory=dict[str, "Lowered"])
-    """Cache of `lower_callee`."""
     repeats_draws: bool = False
-    """Whether random draws may be recomputed."""
 
 
 def lower_body(module: GraphModule) -> Lowered:
@@ -125,8 +120,8 @@ def lower_callee(caller: Lowered, module: GraphModule, name: str) -> Lowered:
 def lower(module: GraphModule, inputs: Sequence[tuple[str, Lifetime]], *, repeats_draws: bool = False) -> Lowered:
     """Lower an aten graph with tensors in each node's `meta["val"]`.
 
-    `inputs` has a name and a lifetime per placeholder. With `repeats_draws`, a random draw that fills a new tensor is
-    one op, which a plan may recompute. Raises UnsupportedError for nodes that cannot be planned.
+    `inputs` has a name and a lifetime per placeholder. With `repeats_draws`, a draw that fills a new tensor is one op,
+    which may be recomputed. Raises UnsupportedError for nodes that cannot be planned.
     """
     lowering = _Lowering(repeats_draws=repeats_draws)
     remaining = iter(inputs)
@@ -154,15 +149,12 @@ class _Lowering:
         self._kept: list[Any] = []  # storage keys are addresses, so no storage may be freed meanwhile
         self._names: set[str] = set()
         self._constants: dict[str, Node] = {}
-        """The first node of each constant."""
         self._shaped_by: dict[Node, tuple[BufferId, ...]] = {}
-        """The symbolic scalars in each view's shape, which its readers read too."""
 
     def add_input(self, node: Node, name: str, value: Any, lifetime: Lifetime) -> None:
         self.result.buffers_of[node] = tuple(self._buffer_of(name, leaf, lifetime) for leaf in _data_in(value))
 
     def add_constant(self, node: Node, constant: Any) -> None:
-        """Add the buffers of a constant, or reuse those of an earlier node."""
         value = constant if value_of(node) is None else value_of(node)
         known = self._constants.setdefault(str(node.target), node)
         if known is node:
@@ -177,7 +169,7 @@ class _Lowering:
             self._storages[storage_key(leaf)] = buffer
 
     def add_call(self, node: Node) -> None:
-        """Add a call, as an op unless it returns only views."""
+        """Add a call, which is an op unless it returns only views."""
         result = self.result
         overload, name = overload_of(node.target), op_name(node.target)
         has_result = overload is None or returns_anything(overload)
@@ -223,7 +215,7 @@ class _Lowering:
             result.ops.append(op)
 
     def _joins_draw(self, op: LoweredOp, last: LoweredOp) -> bool:
-        """Join an op with the last one, if it draws into the tensor just allocated, or changes that draw further."""
+        """Join an op that draws into the last one's new tensor, or changes that draw further."""
         node = op.node
         if node.prev is not last.nodes[-1] or op.writes or op.mutates != last.writes:
             return False
@@ -237,7 +229,7 @@ class _Lowering:
         return True
 
     def _enlarge(self, node: Node, owned: tuple[BufferId, ...], known: int) -> None:
-        """Give new results of a library's kernel their measured sizes, which fake tensors may not know."""
+        """Apply the measured sizes of a library's results, which fake tensors may not know."""
         measured = workspace_of(node)
         if measured is None or len(measured.result_bytes) != len(owned):
             return
@@ -246,7 +238,6 @@ class _Lowering:
                 self.result.buffers[buffer].size_bytes = max(self.result.buffers[buffer].size_bytes, size)
 
     def _copied_bytes(self, node: Node) -> int:
-        """Return the bytes of the storage that a call copies with its first operand."""
         operand: Any = node.args[0] if node.args else None
         form = value_of(operand) if isinstance(operand, Node) else None
         if not isinstance(form, torch.Tensor) or (not is_symbolic(form) and 0 in form.stride()):
@@ -261,8 +252,8 @@ class _Lowering:
     def _wait(self, node: Node, leaves: list[Any]) -> None:
         """Add the wait for a collective, which returns the completed argument.
 
-        A wait directly after its collective is part of that op. Any other is an op that mutates the result, so that
-        readers come later, and reads the collective's operands, so that they stay alive.
+        A wait directly after its collective joins that op. Any other mutates the result, so that readers come later,
+        and reads the collective's operands, so that they stay alive.
         """
         (waited_for,) = nodes_in(node.args)
         completed = self.result.buffers_of[waited_for]
@@ -278,7 +269,6 @@ class _Lowering:
         self.result.ops.append(LoweredOp(node, list(dict.fromkeys((*completed, *sent))), [], list(completed)))
 
     def _projected(self, node: Node, source: Node, leaves: list[Any]) -> tuple[BufferId, ...]:
-        """Return the buffers of an element of a tuple."""
         if leaves and all(isinstance(leaf, torch.Tensor) for leaf in leaves):
             return tuple(self._buffer_of(node.name, leaf, Lifetime.INTERMEDIATE) for leaf in leaves)
         before = len(_data_in(value_of(source)[: node.args[1]]))
@@ -319,7 +309,6 @@ def _data_in(value: Any) -> list[Any]:
 
 
 def _is_read_waited(collective: Node) -> bool:
-    """Return whether all readers of a collective wait for it."""
     return all(
         waits_for_collective(user)
         or ((user.target is operator.getitem or is_view(user.target)) and _is_read_waited(user))

@@ -20,7 +20,7 @@ class Work(NamedTuple):
     traffic_bytes: int
     flops: int = 0
     dtype: str = ""
-    """The dtype of the operands that it multiplies, "" for loops."""
+    """Of the operands that it multiplies, "" for loops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +31,11 @@ class Outlined:
     forms: tuple[tuple[torch.Size, tuple[int, ...], torch.dtype, torch.device], ...]
     """Size, strides, dtype and device of each result."""
     scratch_bytes: int
-    """Excludes arguments and results."""
+    """Without arguments and results."""
     work: Sequence[Work]
-    """One entry per kernel."""
     parameters: tuple[tuple[int, int], ...] = ()
-    """For an update on the host, parameters that it computes: the position among overwritten operands and results, and
-    that of the parameter among the inputs of the program."""
+    """Parameters that an update on the host computes: positions among overwritten operands and results, and among
+    inputs."""
 
     @property
     def flops(self) -> int:
@@ -57,7 +56,7 @@ def register_program(
     work: Sequence[Work],
     run: Callable[..., Sequence[torch.Tensor]] | None = None,
 ) -> str:
-    """Register a program for the rest of the process, and return its key, a hash of its code and forms.
+    """Register a program for this process, and return its key, a hash of its code and forms.
 
     PyTorch's own kernels run it, or else `run`.
     """
@@ -72,7 +71,7 @@ def register_program(
 
 
 def register_update(program: Outlined, code: str) -> str:
-    """Register an update that runs on the host for the rest of the process, and return its key."""
+    """Register an update on the host for this process, and return its key."""
     key = hashlib.sha256(repr((code, program.forms, program.work, program.parameters)).encode()).hexdigest()[:32]
     _known[key] = program
     return key
@@ -83,14 +82,13 @@ def outlined_program(key: str) -> Outlined:
 
 
 def outlined_by(call: Node) -> Outlined | None:
-    """Return the outlined program of a call, or None."""
     is_call = op_name(call.target).startswith(OUTLINED) or runs_on_host(call)
     return _known[arguments_by_name(call)["key"]] if is_call else None
 
 
 @cache
 def outlined_op(n_results: int) -> Any:
-    """Return the op for programs with `n_results` results, which PyTorch must know to functionalize it."""
+    """Return the op for programs with `n_results` results, a number that functionalization needs."""
 
     def run(given: Sequence[Any], overwritten: Sequence[Any], numbers: Sequence[Any], key: str) -> Any:
         return _returned(list(_known[key].run(*given, *overwritten, *numbers)))

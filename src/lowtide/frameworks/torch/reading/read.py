@@ -35,19 +35,17 @@ from lowtide.frameworks.torch.reading.workspaces import is_unmeasured
 
 @dataclass(eq=False)
 class Reading:
-    """A captured program with its lowered form and graph, both computed once, or an UnsupportedError."""
+    """A captured program with its lowered form and graph, each computed once."""
 
     captured: Captured
     scratch: Callable[[Node], int] = scratch_bytes
 
     @cached_property
     def lowered(self) -> Lowered:
-        """The program as ops over buffers."""
         return lower(self.captured.graph_module, self.captured.inputs, repeats_draws=True)
 
     @cached_property
     def graph(self) -> Graph:
-        """The program as a graph; ids are positions in `lowered`."""
         program = self.captured
         return graph_of(program.name, program.graph_module, self.lowered, program.unmodeled, scratch=self.scratch)
 
@@ -66,7 +64,7 @@ def graph_of(
     """Return the graph of a lowered program; op ids are positions in `lowered.ops`.
 
     Ops that write a buffer in `run_once` are never recomputed. `after` lists more predecessors of an op. `scratch`
-    returns the scratch bytes of a node. Without `in_place` there are no in-place pairs, which the baseline never uses.
+    returns a node's scratch bytes. Without `in_place` there are no in-place pairs.
     """
     builder = GraphBuilder(name)
     for note in notes:
@@ -129,7 +127,7 @@ def _note_kernels(builder: GraphBuilder, ops: Mapping[str, Sequence[str]], what:
 
 
 def _add_spaces(builder: GraphBuilder, lowered: Lowered) -> dict[str, SpaceId]:
-    """Add a memory space per device, the fullest first; that one also holds scalars."""
+    """Add a memory space per device, the fullest first, which also holds scalars."""
     held: dict[str, int] = {}
     for buffer in lowered.buffers:
         if buffer.device is not None:
@@ -138,7 +136,6 @@ def _add_spaces(builder: GraphBuilder, lowered: Lowered) -> dict[str, SpaceId]:
 
 
 def _in_place_pairs(op: LoweredOp, lowered: Lowered) -> list[tuple[BufferId, BufferId]]:
-    """Return the pairs (read, written) of equal size."""
     pairs = [(form.read, form.write) for form in in_place_forms(op, lowered)]
     return [pair for pair in pairs if lowered.buffers[pair[0]].size_bytes == lowered.buffers[pair[1]].size_bytes]
 
@@ -151,7 +148,7 @@ def _note_limits(builder: GraphBuilder, node: Node) -> None:
 
 
 def _group_of(op: LoweredOp) -> tuple[int, int]:
-    """Return ranks and span of a collective that may be recomputed; (1, 1) for other ops."""
+    """Return ranks and span of a repeatable collective, else (1, 1)."""
     if not is_repeatable_collective(op.node) or not (op.waits or op_name(op.node.target) in RETURNS_WHEN_DONE):
         return 1, 1
     return size_and_span(arguments_by_name(op.node)["group_name"]) or (1, 1)

@@ -25,19 +25,16 @@ _STATE_BYTES = {"cpu": torch.default_generator.get_state().numel(), "cuda": 16}
 """Bytes of a generator's state by type of device."""
 _ALLOCATES = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
 _FILLS = {"bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "normal_", "random_", "uniform_"}
-"""Draws that overwrite their first argument completely, without reading it."""
+"""Draws that overwrite their first argument without reading it."""
 _WITH_STATE = {"_cudnn_rnn", "miopen_rnn"}
-"""Kernels that keep a random state of their own."""
 _GENERATOR = "generator"
 _drawn_by: dict[Any, Any] = {}
-"""PyTorch's operator for each of ours."""
 
 
 def is_repeatable(node: Node) -> bool:
-    """Return whether a node is a draw that Inductor's programs can recompute from a saved random state.
+    """Return whether Inductor's programs can recompute a draw from a saved random state.
 
-    PyTorch's own functional operators with tensors on a CPU or a CUDA device can, such as attention with dropout.
-    Operators of other libraries may use other generators.
+    PyTorch's own functional operators on a CPU or a CUDA device can. Other libraries may use other generators.
     """
     overload = overload_of(node.target)
     if overload in _drawn_by:
@@ -48,7 +45,7 @@ def is_repeatable(node: Node) -> bool:
 
 
 def can_draw_again(node: Node) -> bool:
-    """Return whether a node is a draw that the eager compiler can recompute: it makes or fills a tensor.
+    """Return whether the eager compiler can recompute a draw, which makes or fills a tensor.
 
     On a CPU only draws that take a generator can, since a saved state of the default one would need memory there.
     """
@@ -60,7 +57,7 @@ def can_draw_again(node: Node) -> bool:
 
 
 def device_of_draw(node: Node) -> torch.device:
-    """Return the device of a draw's first result. Attention may return its random state on the CPU."""
+    """Return the device of the first result. Attention may return its random state on the CPU."""
     return _device_of(value_of(node))
 
 
@@ -72,12 +69,10 @@ def _uses_default_generator(node: Node) -> bool:
 
 
 def allocates_only(node: Node) -> bool:
-    """Return whether a node makes a tensor without contents."""
     return op_name(node.target) in _ALLOCATES
 
 
 def fills(node: Node) -> bool:
-    """Return whether a node overwrites a tensor with a draw that can be recomputed."""
     return op_name(node.target) in _FILLS and can_draw_again(node)
 
 
@@ -87,7 +82,7 @@ def finishes_draw(node: Node) -> bool:
 
 
 def draws_as(overload: Any) -> Any:
-    """Return the operator of PyTorch by which a repeatable one draws, or the given operator."""
+    """Return PyTorch's operator for one of ours, others unchanged."""
     return _drawn_by.get(overload, overload)
 
 
@@ -95,7 +90,7 @@ def draws_as(overload: Any) -> Any:
 def repeatable_op(overload: Any) -> Any:
     """Return the repeatable operator of a random one: its results follow the random state in a tuple.
 
-    With the state as an argument, it draws the same numbers again, and the generator keeps its state.
+    Given that state, it draws the same numbers again, and the generator keeps its state.
     """
 
     def run(*args: Any, random_state: torch.Tensor | None = None, **kwargs: Any) -> Any:
@@ -126,13 +121,12 @@ def _copied_generator(saved: torch.Generator) -> torch.Generator:
 
 
 SAVED_GENERATOR = define_operator("saved_generator(Device device) -> Generator", _saved_generator)
-"""Copies a device's generator before a draw that the eager compiler recomputes."""
 COPIED_GENERATOR = define_operator("copied_generator(Generator saved) -> Generator", _copied_generator)
 
 
 @cache
 def draw_again(overload: Any) -> tuple[Any, str]:
-    """Return the operator that repeats a draw with a copy of the generator, and the name of that argument."""
+    """Return the operator that repeats a draw with a copied generator, and that argument's name."""
     known = _with_generator(overload)
     if known is not None:
         return known, _GENERATOR
@@ -148,7 +142,6 @@ def draw_again(overload: Any) -> tuple[Any, str]:
 
 @cache
 def _with_generator(overload: Any) -> Any:
-    """Return the overload that takes a generator besides the same arguments, or None."""
     plain = argument_types(overload)
     if any(name == _GENERATOR for name, _, _ in plain):
         return overload
@@ -161,7 +154,6 @@ def _with_generator(overload: Any) -> Any:
 
 
 def _drawn_from(state: torch.Tensor, generator: torch.Generator, draw: Callable[[], Any]) -> Any:
-    """Draw from a random state, and leave the generator unchanged."""
     before = generator.get_state()
     generator.set_state(state)
     try:

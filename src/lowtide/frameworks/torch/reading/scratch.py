@@ -39,11 +39,10 @@ _SELECTORS = ("condition", "mask")
 def scratch_bytes(node: Node, given_value: Callable[[Node], Any] = hinted_value_of) -> int:
     """Return the bytes that a node's kernel allocates besides its outputs and frees before it returns.
 
-    Modeled on the CPU: copies of operands that BLAS or a kernel cannot read, casts of mixed dtypes, layouts of
-    convolutions, temporaries of normalization, losses, attention, sorting and resampling, and collectives over gloo.
-    Modeled on a GPU: workspaces of products with a bias. Other kernels of libraries are measured, see `workspace_of`.
-    Scalars are left out.
-    `given_value` returns the value of an argument as the kernel receives it.
+    Modeled on the CPU: copies of operands that a kernel cannot read, casts of mixed dtypes, layouts of convolutions,
+    temporaries of normalization, losses, attention, sorting and resampling, and collectives over gloo. Modeled on a
+    GPU: workspaces of products with a bias. Other kernels of libraries are measured, see `workspace_of`. `given_value`
+    returns an argument as the kernel receives it.
     """
     outlined = outlined_by(node)
     if outlined is not None:
@@ -73,7 +72,7 @@ def _measured(node: Node) -> int:
 
 
 def _casts(given: Arguments) -> int:
-    """Return the bytes of operands cast to the common dtype. A scalar tensor counts if its kind of number is wider."""
+    """Return the bytes of operands cast to the common dtype."""
     operands = [value for name, value in given.items() if isinstance(value, torch.Tensor) and name not in _SELECTORS]
     if len({tensor.dtype for tensor in operands}) < 2:
         return 0
@@ -86,28 +85,24 @@ def _casts(given: Arguments) -> int:
 
 
 def _fused_update(given: Arguments, _: Any) -> int:
-    """Return the bytes of gradients with other strides than their parameters."""
     pairs = zip(given["self"], given["grads"], strict=True)
     return sum(bytes_of(gradient) for parameter, gradient in pairs if parameter.stride() != gradient.stride())
 
 
 def _copies(*names: str) -> Callable[[Arguments, Any], int]:
-    """Return the rule of kernels that need contiguous operands."""
     return lambda given, _: sum(contiguous_copy(given[name]) for name in names if given.get(name) is not None)
 
 
 def _image_copies(name: str) -> Callable[[Arguments, Any], int]:
-    """Return the rule of kernels that need contiguous or channels-last images."""
     return lambda given, _: 0 if is_channels_last(given[name]) else contiguous_copy(given[name])
 
 
 def _size_of(name: str) -> Callable[[Arguments, Any], int]:
-    """Return the rule of kernels that need an operand's size."""
     return lambda given, _: bytes_of(given[name])
 
 
 def _gelu_backward(given: Arguments, _: Any) -> int:
-    """Return the bytes that oneDNN copies if the strides differ."""
+    """Count both operands, which oneDNN copies if the strides differ."""
     gradient, source = given["grad_output"], given["self"]
     if source.dtype == torch.float64:
         return 0
@@ -121,14 +116,14 @@ def _layer_norm_backward(given: Arguments, result: Any) -> int:
 
 
 def _channel_sums(given: Arguments, _: Any) -> int:
-    """Return the bytes of two numbers per image and channel."""
+    """Count two numbers per image and channel."""
     source = given["input"]
     positions = max(1, math.prod(source.shape[3:]))
     return single_precision_bytes(source[:, :, 0] if source.dim() > 2 else source, 2) // positions
 
 
 def _batch_norm_backward(given: Arguments, result: Any) -> int:
-    """Return the bytes of a second image gradient. Half-precision images of other strides are cast instead."""
+    """Count a second image gradient. Half-precision images of other strides are cast instead."""
     gradient, source = given["grad_out"], given["input"]
     operands = (gradient, source)
     per_channel = single_precision_bytes(result[1] if result[1] is not None else source[0], 3)
@@ -139,7 +134,6 @@ def _batch_norm_backward(given: Arguments, result: Any) -> int:
 
 
 def _resampled(given: Arguments, result: Any) -> int:
-    """Return the bytes of channels-last copies."""
     image = given["self"] if "self" in given else given["input"]
     if is_channels_last(image):
         return 0
@@ -147,20 +141,17 @@ def _resampled(given: Arguments, result: Any) -> int:
 
 
 def _resampled_backward(given: Arguments, result: Any) -> int:
-    """Return the bytes of contiguous copies of gradients that are neither contiguous nor channels-last."""
     copied = _image_copies("grad_output")(given, result)
     return copied + contiguous_copy(result) if copied else 0
 
 
 def _max_pool_backward(given: Arguments, result: Any) -> int:
-    """Return the bytes of copies in the order of the gradient's strides."""
     gradient = given["grad_output"]
     copies = [each for each in (gradient, given["indices"], result) if not _is_ordered(each, like=gradient)]
     return sum(map(bytes_of, copies))
 
 
 def _is_ordered(image: torch.Tensor, *, like: torch.Tensor) -> bool:
-    """Return whether an image is contiguous, or channels-last if another one's strides are in that order."""
     if image.dim() != _IMAGE:
         return image.is_contiguous()
     last = like.stride(1) < like.stride(3) <= like.stride(2)
@@ -168,7 +159,7 @@ def _is_ordered(image: torch.Tensor, *, like: torch.Tensor) -> bool:
 
 
 def _resampling_weights(_: Arguments, result: torch.Tensor) -> int:
-    """Return the bytes of up to four weights and indices per row and column."""
+    """Count up to four weights and indices per row and column."""
     return 4 * sum(result.shape[2:]) * (result.element_size() + torch.int64.itemsize)
 
 
@@ -179,7 +170,6 @@ def _distances(given: Arguments, _: Any) -> int:
 
 
 def _flat_copy(tensor: torch.Tensor, group: str) -> int:
-    """Return the bytes of the flat copy that gloo gathers into or reduces."""
     return bytes_of(tensor) if tensor.device.type == "cpu" and "gloo" in (backend_of(group) or "") else 0
 
 

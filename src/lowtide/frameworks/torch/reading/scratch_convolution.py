@@ -13,17 +13,16 @@ from lowtide.frameworks.torch.reading.workspaces import KernelMemory, memory_of_
 _BLOCK, _WIDE_BLOCK = 16, 64
 """Channels per block in oneDNN; the maximum for weights of channels-last images."""
 _FEWEST_BLOCKED_CHANNELS = 4
-"""Images with fewer channels are not blocked."""
 _WIDEST_DIRECT_KERNEL, _WIDEST_DIRECT_DEPTHWISE = 13, 6
-"""Wider kernels, in general and depthwise, unfold images for the weight gradient."""
+"""Wider kernels unfold images for the weight gradient."""
 _SMALL_IMAGES, _COUNTED_SIZES = 20480, 4
-"""Maximum of elements in a batch of one for PyTorch's own kernels, which leave out the width of videos."""
+"""Most elements in a batch of one for PyTorch's own kernels, which leave out the width of videos."""
 _VIDEO = 5
 """Dimensions of a batch of videos."""
 _OWN_KERNEL_WIDTH, _OWN_KERNEL_BATCH = 1, 16
 """On one thread, PyTorch's own kernels compute this width in smaller batches."""
 _FORWARD_BUFFERS, _BACKWARD_BUFFERS = 26 * 2**10, 32 * 2**10
-"""Accumulators and bias of oneDNN on one thread."""
+"""Accumulators and bias of oneDNN, one thread."""
 _FEW_BUFFERS = 4 * 2**10
 """The same if all is blocked."""
 _MOST_WITH_BORDER = 96 * 2**10
@@ -31,11 +30,10 @@ _MOST_WITH_BORDER = 96 * 2**10
 _COPIES_OF_SUMS = 3
 """Depthwise weight gradients of 16-bit numbers, in single precision."""
 _MARGIN = 12
-"""Border of a copied image, in pixels beyond the kernel's size."""
+"""Border of a copied image, in pixels beyond the kernel."""
 
 
 def convolution(given: Arguments, result: Any) -> int:
-    """Return the scratch of a convolution, transposed or not."""
     image, weight = given["input"], given["weight"]
     if image.dim() not in (3, 4, 5):
         return 0
@@ -77,7 +75,6 @@ def _goes_to_onednn(given: Arguments, image: torch.Tensor, weight: torch.Tensor)
 
 
 def _is_small(given: Arguments, image: torch.Tensor, weight: torch.Tensor) -> bool:
-    """Return whether PyTorch chooses its own kernels as faster."""
     if image.dtype != torch.float32:
         return False
     widths = (weight.shape[-1], weight.shape[-2] if image.dim() > 3 else 1)
@@ -95,7 +92,6 @@ def _padded(channels: int, block: int = _BLOCK) -> int:
 
 
 def _blocked(image: torch.Tensor) -> int:
-    """Return the bytes of an image in blocks of channels."""
     return bytes_of(image) // image.shape[1] * _padded(image.shape[1])
 
 
@@ -122,7 +118,7 @@ def _blocked_input(image: torch.Tensor, weight: torch.Tensor, groups: int) -> in
 
 
 def _blocked_weight(weight: torch.Tensor, groups: int, *, both: bool) -> int:
-    """Return the bytes of a weight with its output channels, or both sides', in blocks."""
+    """Count a weight with output channels, or both sides', in blocks."""
     outer, inner = weight.shape[0], weight.shape[1]
     if groups == 1:
         wide = _WIDE_BLOCK if not both and outer > _WIDE_BLOCK // 2 else _BLOCK
@@ -140,7 +136,6 @@ def _padded_in_group(channels: int) -> int:
 
 
 def _copy(tensor: torch.Tensor, channels_last: bool) -> int:
-    """Return the bytes of a copy in the given format, unless the tensor has it."""
     if not channels_last:
         return contiguous_copy(tensor)
     form = torch.channels_last if tensor.dim() == 4 else torch.channels_last_3d
@@ -165,14 +160,13 @@ def _onednn(given: Arguments, image: torch.Tensor, weight: torch.Tensor, result:
 
 
 def _skipping(given: Arguments, image: torch.Tensor, weight: torch.Tensor, result: torch.Tensor) -> int:
-    """Return the bytes of one image without the pixels that one-pixel kernels skip."""
+    """Count one image without the pixels that one-pixel kernels skip."""
     if math.prod(weight.shape[2:]) != 1 or not _is_skipping(given):
         return 0
     return math.prod(result.shape[2:]) * _padded(image.shape[1]) * image.element_size()
 
 
 def _with_border(given: Arguments, image: torch.Tensor) -> int:
-    """Return the bytes of one padded image for a strided kernel."""
     if not _is_skipping(given):
         return 0
     padded = (size + 2 * border for size, border in zip(image.shape[2:], given["padding"], strict=True))
@@ -201,7 +195,6 @@ def _onednn_backward(given: Arguments, gradient: torch.Tensor, image: torch.Tens
 def _image_gradient(
     given: Arguments, gradient: torch.Tensor, image: torch.Tensor, weight: torch.Tensor, last: bool
 ) -> int:
-    """Return the peak bytes of computing the image's gradient."""
     blocked_weight = _blocked_weight(weight, given["groups"], both=True)
     skips = given["groups"] == 1 and _is_skipping(given)
     # a strided kernel copies an image of the gradient with a margin, plus another one in work
@@ -239,7 +232,6 @@ def _weight_gradient(
 
 
 def _unfolded(given: Arguments, image: torch.Tensor, weight: torch.Tensor, result: torch.Tensor) -> int:
-    """Return the bytes of a batch with a copied pixel per kernel position."""
     is_plain = math.prod(weight.shape[2:]) == 1 and not any(given["padding"])
     if given["transposed"]:
         return math.prod((image.shape[0], *weight.shape[1:], *image.shape[2:])) * image.element_size()
@@ -253,7 +245,7 @@ def _columns(weight: torch.Tensor, result: torch.Tensor) -> int:
 
 
 def _columns_of_transposed_video(given: Arguments, unfolded: int, result: torch.Tensor) -> int:
-    """Return the bytes of one unfolded video, and of the ones by which the bias is added."""
+    """Count one unfolded video, and the ones by which the bias is added."""
     ones = 0 if given["bias"] is None else math.prod(result.shape[2:]) * result.element_size()
     return unfolded // result.shape[0] + ones
 

@@ -15,24 +15,22 @@ _KIB = 2**10
 HALF_TYPES = (torch.bfloat16, torch.float16)
 
 _FACTORS = (("mat1", "mat2"), ("batch1", "batch2"), ("self", "mat2"))
-"""Names of the factors in addmm, baddbmm, and plain products."""
 _UNPACKED = 160 * _KIB
 """Maximum in oneDNN without tiles."""
 _PACKED, _PACKED_FOR_FEW_ROWS = 1200 * _KIB, 1472 * _KIB
-"""Maxima of a packed factor, for many and for few rows."""
+"""Maxima of a packed factor."""
 _PACKED_COLUMNS, _PACKED_FLOAT16 = 842 * _KIB, 2336 * _KIB
 """Maxima with contiguous columns of the other factor, and in float16."""
 _ROWS, _COLUMNS = 256, 64
 """Rows and columns packed at once."""
 _ROWS_OF_SHORT_SUMS, _SUM_MULTIPLE = 1024, 32
-"""Maximum of rows also packed for short sums; all sums are padded to this multiple."""
+"""Most rows also packed for short sums; all sums are padded to this multiple."""
 _LONG_SUMS = 2048
 """Longer sums keep partial sums in single precision."""
 _BUFFERS = 40 * _KIB
 _PADDED_ROW_ENDS = 64 * _KIB
-"""Maximum of padded row ends."""
 _ACCUMULATOR_ENDS = 256
-"""Padding of the float32 result that processors without bfloat16 products add up."""
+"""Padding of the float32 sum on processors without bfloat16 products."""
 _SMALL = 16**3
 """PyTorch itself computes products this small."""
 
@@ -43,7 +41,7 @@ _MIN_WIDTH = 32
 _MIN_PACKED = 64
 """Fewer queries or keys are not packed."""
 _HALF_BUFFERS = 52 * _KIB
-"""Maximum for products of half-precision blocks."""
+"""Maximum for half-precision blocks."""
 
 _WORKSPACES = (1024 * _KIB, 32768 * _KIB)
 """Of cuBLASLt in PyTorch 2.11, up to and above compute capability 8."""
@@ -53,7 +51,7 @@ def matrix_product(name: str) -> Callable[[Arguments, Any], int]:
     """Return the rule of a product on the CPU.
 
     BLAS copies matrices without contiguous rows or columns, in a batch one at a time. In half precision, oneDNN copies
-    the whole batch unless it is dense. What else it needs is measured in small products, and bounded in others.
+    the whole batch unless it is dense. Its other needs are measured in small products, else bounded.
     """
     product: Any = getattr(torch.ops.aten, name).default
     return lambda given, result: _product(product, given, result)
@@ -68,7 +66,6 @@ def _product(product: Any, given: Arguments, result: torch.Tensor) -> int:
 
 
 def _copies(given: Arguments) -> int:
-    """Return the bytes of copied operands."""
     copied = 0
     for matrix in _matrices(given):
         if matrix.dim() == 3 and matrix.dtype in HALF_TYPES and not is_dense(matrix):
@@ -84,7 +81,6 @@ def _matrices(given: Arguments) -> list[torch.Tensor]:
 
 
 def _half_product(given: Arguments, left: torch.Tensor, right: torch.Tensor, result: torch.Tensor) -> int:
-    """Return an upper bound of what oneDNN needs besides copies."""
     summed = 2 * bytes_of(result) + _ACCUMULATOR_ENDS
     found = summed if result.dtype == torch.bfloat16 and not multiplies_bfloat16() else 0
     if left.shape[-2] * left.shape[-1] * right.shape[-1] > _SMALL and multiplies_tiles():
@@ -93,7 +89,6 @@ def _half_product(given: Arguments, left: torch.Tensor, right: torch.Tensor, res
 
 
 def _in_tiles(left: torch.Tensor, right: torch.Tensor) -> int:
-    """Return an upper bound for matrices packed into tiles."""
     rows = left.shape[-2]
     inner = -(-left.shape[-1] // _SUM_MULTIPLE) * _SUM_MULTIPLE
     columns = -(-right.shape[-1] // _COLUMNS) * _COLUMNS
@@ -113,7 +108,6 @@ def _in_tiles(left: torch.Tensor, right: torch.Tensor) -> int:
 
 
 def _has_columns(matrix: torch.Tensor) -> bool:
-    """Return whether only the columns of a matrix are contiguous."""
     return matrix.stride()[-2] == 1 != matrix.stride()[-1]
 
 
@@ -130,7 +124,7 @@ def cuda_product(given: Arguments) -> int:
 
 
 def attention(given: Arguments, _: Any) -> int:
-    """Return the scratch of attention: a block of scores, results, and two numbers per query."""
+    """Count a block of scores, results, and two numbers per query."""
     query = given["query"]
     queries, keys = _block(query, given["key"])
     numbers = queries * (keys + 2 + query.shape[-1])
@@ -139,7 +133,7 @@ def attention(given: Arguments, _: Any) -> int:
 
 
 def attention_backward(given: Arguments, _: Any) -> int:
-    """Return the scratch of attention's gradients: two blocks of scores, and a copy."""
+    """Count two blocks of scores, and a copy."""
     query, width = given["query"], given["query"].shape[-1]
     queries, keys = _block(query, given["key"])
     found = queries * (1 + 2 * keys) * _working_size(query)
@@ -154,7 +148,6 @@ def attention_backward(given: Arguments, _: Any) -> int:
 
 
 def _packed(query: torch.Tensor, key: torch.Tensor, queries: int) -> int:
-    """Return the bytes of keys and values packed into tiles, including blocks in work."""
     length, width = key.shape[2], query.shape[-1]
     if query.dtype != torch.bfloat16 or min(query.shape[2], length) < _MIN_PACKED or not multiplies_tiles():
         return 0

@@ -19,16 +19,16 @@ _KEEPING = ("mse_loss", "smooth_l1_loss", "binary_cross_entropy")
 _FOLD = "col2im"
 """An image in a storage of the size of all blocks."""
 _NONE, _MEAN = 0, 1
-"""PyTorch's numbers for kinds of reduction."""
+"""PyTorch's kinds of reduction."""
 
 
 def single_precision_bytes(tensor: torch.Tensor, count: int = 1) -> int:
-    """Return the bytes of `count` copies in at least single precision."""
+    """Return the bytes of copies in at least single precision."""
     return count * tensor.numel() * max(tensor.element_size(), torch.float32.itemsize)
 
 
 def kept_bytes(node: Node) -> int:
-    """Return the storage bytes that a loss on the CPU, or an image of overlapping blocks, keeps; 0 for other nodes."""
+    """Return the storage bytes that a loss on the CPU, or an image of overlapping blocks, keeps; else 0."""
     target = overload_of(node.target)
     if target is None or target.namespace != "aten" or op_name(target) not in (*_KEEPING, _FOLD):
         return 0
@@ -41,13 +41,12 @@ def kept_bytes(node: Node) -> int:
 
 
 def _loss(given: Arguments, result: Any) -> int:
-    """Return the bytes of the terms; a mean of half precision needs a wider copy."""
+    """Count the terms; a mean of half precision needs a wider copy."""
     terms = 0 if given.get("reduction", _MEAN) == _NONE else bytes_of(given["self"])
     return terms + _cross_entropy_of_probabilities(given, result)
 
 
 def _cross_entropy_of_probabilities(given: Arguments, _: Any) -> int:
-    """Return the bytes of a wider copy for a half-precision mean."""
     source = given["self"]
     is_half = source.element_size() < torch.float32.itemsize and given.get("reduction", _MEAN) == _MEAN
     return source.numel() * torch.float32.itemsize if is_half else 0
@@ -59,7 +58,7 @@ def _cross_entropy(given: Arguments, _: Any) -> int:
 
 
 def _safe_softmax(given: Arguments, _: Any) -> int:
-    """Return the bytes of two masks: of elements and of rows."""
+    """Count two masks: of elements and of rows."""
     source = given["self"]
     rows = source.numel() // max(1, source.shape[given["dim"]]) if source.dim() else 1
     return source.numel() + rows
@@ -72,13 +71,12 @@ def _mean(given: Arguments, result: torch.Tensor) -> int:
 
 
 def _converted(given: Arguments, result: torch.Tensor) -> int:
-    """Return the bytes of an operand converted to the result's dtype."""
     source = given["self"]
     return source.numel() * result.element_size() if source.dtype != result.dtype else 0
 
 
 def _sum(given: Arguments, result: torch.Tensor) -> int:
-    """Return the bytes of a converted operand. A half-precision sum over several strides counts as `_mean`."""
+    """A half-precision sum over several strides counts as `_mean`."""
     source = given["self"]
     if source.dtype != result.dtype:
         return _converted(given, result)
@@ -87,7 +85,7 @@ def _sum(given: Arguments, result: torch.Tensor) -> int:
 
 
 def _sums_several_strides(source: torch.Tensor, dims: list[int] | None) -> bool:
-    """Return whether the summed dimensions (all without `dims`) cannot be traversed as one with one stride."""
+    """Return whether no single stride traverses the summed dimensions, by default all."""
     summed = [(source.stride(dim), source.shape[dim]) for dim in dims or range(source.dim()) if source.shape[dim] != 1]
     summed.sort()
     return any(outer[0] != inner[0] * inner[1] for inner, outer in pairwise(summed))
@@ -120,4 +118,3 @@ RULES_OF_REDUCTIONS: dict[str, Callable[[Arguments, Any], int]] = {
     "kthvalue": lambda given, _: bytes_of(given["self"]) + given["self"].numel() * torch.int64.itemsize,
     "logsumexp": lambda given, result: bytes_of(given["self"]) + bytes_of(result),
 }
-"""The scratch rule of each operator."""

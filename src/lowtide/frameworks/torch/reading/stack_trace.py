@@ -11,7 +11,6 @@ _FRAME = re.compile(
     r'^\s*File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.+)(?:\n\s*(?!File ")(?P<code>.*))?$', re.MULTILINE
 )
 _ROOT = re.compile(r"^L\['\w+'\]\.?")
-"""Start of TorchDynamo's path of a module."""
 _PYTORCH = str(Path(torch.__file__).parent)
 
 
@@ -29,20 +28,20 @@ class Frame(NamedTuple):
 
 
 def frames_of(node: Node) -> list[Frame]:
-    """Return the frames of a node's stack trace, outermost first."""
+    """Return the frames, outermost first."""
     found = _FRAME.finditer(node.meta.get("stack_trace") or "")
     return [Frame(each["file"], int(each["line"]), each["function"], (each["code"] or "").strip()) for each in found]
 
 
 def innermost_frame(node: Node) -> Frame | None:
-    """Return the innermost frame, outside PyTorch if there is one."""
+    """Return the innermost frame, if possible outside PyTorch."""
     frames = frames_of(node)
     own = [frame for frame in frames if not frame.in_pytorch] or frames
     return own[-1] if own else None
 
 
 def source_of(node: Node) -> str | None:
-    """Return the source of an op or of its forward op, such as "blocks.3.act at model.py:41", or None."""
+    """Return the source of an op or of its forward op, such as "blocks.3.act at model.py:41"."""
     frame = innermost_frame(node)
     meta = node.meta
     modules: dict[str, tuple[str, object]] = meta.get("nn_module_stack") or meta.get("fwd_nn_module_stack") or {}

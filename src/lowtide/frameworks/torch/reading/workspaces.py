@@ -1,4 +1,4 @@
-"""Memory of library kernels, measured once by running each in its real shapes on made-up numbers."""
+"""Memory of library kernels, measured by running each once in its real shapes on made-up numbers."""
 
 import math
 import operator
@@ -23,11 +23,11 @@ from lowtide.frameworks.torch.reading.effects import Arguments, arguments_by_nam
 from lowtide.frameworks.torch.reading.library_ops import KEEPS_STATE, STATE, is_library_op
 
 _MOST_BYTES = 2**28
-"""Operands and results of more bytes are not allocated to measure a kernel."""
+"""Most bytes allocated to measure a kernel."""
 _MOST_MULTIPLICATIONS = 2**28
 """Of a kernel that is measured for its rule: milliseconds."""
 _MOST_WORK = 2**30
-"""Most elements times rows of a matrix that is factorized to measure the kernel: about a second."""
+"""Most elements times rows of a matrix to factorize: about a second."""
 _CUDA_BLOCK = 512
 _FACTORIZATIONS = ("linalg_", "_linalg_")
 _FAILURES = (RuntimeError, ValueError, TypeError, ArithmeticError, LookupError, NotImplementedError, AssertionError)
@@ -38,9 +38,8 @@ class KernelMemory:
     """Memory of a kernel."""
 
     scratch_bytes: int
-    """Bytes that it allocates beside its results, and frees."""
     result_bytes: tuple[int, ...]
-    """Bytes of the storage of each result, which fake tensors may not know."""
+    """Storage of each result, which fake tensors may not know."""
 
 
 _known: dict[tuple[str, str, bool, int], KernelMemory | None] = {}
@@ -64,9 +63,9 @@ def workspace_of(node: Node) -> KernelMemory | None:
 
 
 def memory_of_call(operator: Any, given: Arguments, work: Any) -> KernelMemory | None:
-    """Return the memory of a kernel on the CPU with `work` multiplications, measured once per form of operands.
+    """Return the memory of a CPU kernel with `work` multiplications, measured once per form of operands.
 
-    Return None if it takes more than milliseconds, or fails on made-up numbers.
+    Return None if it takes more than milliseconds, or fails.
     """
     if int(plain_number(work)) > _MOST_MULTIPLICATIONS:
         return None
@@ -78,12 +77,10 @@ def memory_of_call(operator: Any, given: Arguments, work: Any) -> KernelMemory |
 
 
 def is_unmeasured(node: Node) -> bool:
-    """Return whether a node is a library's kernel with unknown memory."""
     return _device_of(node) is not None and workspace_of(node) is None
 
 
 def _device_of(node: Node) -> torch.device | None:
-    """Return the device of a library's kernel, None for other nodes."""
     if not is_library_op(node):
         return None
     values = (hinted_value_of(each) for each in (*node.all_input_nodes, node))
@@ -115,7 +112,6 @@ def _may_run(node: Node, device: torch.device, given: Any) -> bool:
 
 
 def _source_of(argument: Any) -> Node | None:
-    """Return the library kernel that an argument is a result of."""
     source = argument.args[0] if isinstance(argument, Node) and argument.target is operator.getitem else None
     return source if isinstance(source, Node) and workspace_of(source) is not None else None
 
@@ -156,7 +152,6 @@ def _memory_of(
 
 
 def _operands(node: Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return made-up operands, and the state that a backward kernel gets from its forward kernel."""
     made: dict[Node, Any] = {}
     for argument in node.all_input_nodes:
         source = _source_of(argument)
@@ -178,13 +173,11 @@ def _run(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _keeps_state(node: Node) -> bool:
-    """Return whether a forward kernel has a result that a backward kernel may need as its state."""
     place = KEEPS_STATE.get(op_name(node.target))
     return place is not None and any(user.users and user.args[1] == place for user in node.users)
 
 
 def _with_numbers(values: Any) -> Any:
-    """Return nested values with tensors unchanged, and plain numbers for symbolic ones."""
     return pytree.tree_map(_plain, values)
 
 
@@ -195,7 +188,7 @@ def _plain(leaf: Any) -> Any:
 def stand_in(value: Any) -> Any:
     """Return nested values with real tensors of the same form, and plain numbers.
 
-    Floats are random between 0 and 1. Integers are 0, a valid index, and masks are True.
+    Floats are random between 0 and 1, integers 0 (a valid index), and masks True.
     """
     return pytree.tree_map(_of_leaf, value)
 

@@ -1,4 +1,4 @@
-"""The end of the forward pass of a joint graph as an op, which returns the tangents (`InsertBoundary`)."""
+"""The end of a joint graph's forward pass as an op (`InsertBoundary`)."""
 
 import operator
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ _OF_BACKWARD = ("is_backward", "must_be_in_backward")
 
 
 def is_tangent(node: Node) -> bool:
-    """Return whether a node is a tangent, where the backward pass of a joint graph starts."""
+    """Return whether a node is a tangent, where the backward pass starts."""
     return node.op == "placeholder" and "tangents" in str(node.target)
 
 
@@ -31,8 +31,7 @@ def is_tangent(node: Node) -> bool:
 class InsertBoundary(Rewrite[Node]):
     """Insert an op between the passes of a joint graph, which returns the tangents.
 
-    Nodes traced in the forward pass that need no tangent come first. The op reads the forward outputs and the inputs
-    that the forward pass overwrites, and overwrites those that the runtime overwrites.
+    It reads the forward outputs, and overwrites the inputs that the runtime overwrites between the passes.
     """
 
     name = "insert-boundary"
@@ -64,8 +63,7 @@ def turn_back(
 ) -> dict[Node, Node]:
     """Append the op to a copy of a forward pass, and return a node for each tangent.
 
-    `made` maps nodes of `source` to copies. The first `n_forward_outputs` outputs are those of the forward pass.
-    Autograd owns the tangents: hooks and the caller of `backward` may read them.
+    `made` maps nodes of `source` to copies. Autograd owns the tangents: hooks and callers of `backward` may read them.
     """
     outputs = outputs_of(source)[:n_forward_outputs]
     ends = dict.fromkeys(made[leaf] for leaf in outputs if isinstance(leaf, Node))
@@ -84,7 +82,6 @@ def turn_back(
 
 
 def needed_by(ends: Sequence[Node]) -> set[Node]:
-    """Return nodes with all nodes that they depend on."""
     needed, waiting = set[Node](), list(ends)
     while waiting:
         node = waiting.pop()
@@ -95,7 +92,7 @@ def needed_by(ends: Sequence[Node]) -> set[Node]:
 
 
 def _forward_nodes(graph: Graph, outputs: list[Node]) -> dict[Node, None]:
-    """Return the forward nodes in order: those its outputs need, those traced in it, and sizes."""
+    """Return the forward nodes in order: those that outputs need, those traced in it, and sizes."""
     needed = needed_by(outputs)
     forward: dict[Node, None] = {}
     for node in graph.nodes:

@@ -1,4 +1,4 @@
-"""Results like another tensor as results of a given shape (`Canonicalize`)."""
+"""Ops that keep no other tensor alive (`Canonicalize`)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ _COPY = aten.copy.default
 class Canonicalize(Rewrite[Node]):
     """Replace `*_like` and `new_*` constructors, and `copy`, by ops that keep no other tensor alive.
 
-    `copy` of a slice would also allocate the whole storage that the slice is in.
+    `copy` of a slice would also allocate the slice's whole storage.
     """
 
     name = "canonicalize"

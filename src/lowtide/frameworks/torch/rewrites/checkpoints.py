@@ -1,4 +1,4 @@
-"""Checkpointed parts of a program (`torch.utils.checkpoint`), recomputed as the user chose."""
+"""Checkpointed parts of a program, recomputed as the user chose."""
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
@@ -12,15 +12,14 @@ from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, origin_of
 
 REPEATED = "lowtide_repeated"
-"""Meta key of nodes of the backward pass that recompute forward nodes."""
 
 
 @dataclass(frozen=True)
 class RepeatCheckpointed(Rewrite[Node]):
     """Recompute checkpointed nodes in the backward pass of a joint graph with a boundary.
 
-    Saved are a checkpoint's inputs, results that the caller or a later checkpoint reads, and results of ops that may
-    not run twice. Other nodes are copied to their first use in the backward pass. O(nodes and edges).
+    Saved are a checkpoint's inputs, results that the caller or a later checkpoint reads, and results of ops that must
+    not run twice. O(nodes and edges).
     """
 
     name = "repeat-checkpointed"
@@ -58,7 +57,6 @@ def _boundary_place(nodes: Sequence[Node]) -> int:
 
 
 def _missing(node: Node, repeatable: set[Node], copied: Container[Node]) -> set[Node]:
-    """Return repeatable nodes that a node depends on, not copied yet."""
     missing: set[Node] = set()
     waiting = list(node.all_input_nodes)
     while waiting:

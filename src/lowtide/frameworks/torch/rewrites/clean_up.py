@@ -1,4 +1,4 @@
-"""Rewrites that clean up: dead code, common subexpressions, and values of views."""
+"""Rewrites that clean up dead code, common subexpressions and views."""
 
 import operator
 from collections.abc import Sequence
@@ -45,7 +45,6 @@ class MergeCommonSubexpressions(Rewrite[Node]):
     source = "PyTorch's partitioner, by its own function."
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
-        """Return the output node; PyTorch finds the nodes."""
         return list(module.graph.find_nodes(op="output")) if merges_common_subexpressions() else []
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:

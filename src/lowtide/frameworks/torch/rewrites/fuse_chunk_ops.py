@@ -1,4 +1,4 @@
-"""Fuse the ops of chunks between two products (`FuseChunkOps`), for fewer compiled kernels."""
+"""Fused ops of chunks between two products, for fewer compiled kernels (`FuseChunkOps`)."""
 
 import operator
 from collections.abc import Callable, Iterator, Sequence
@@ -55,14 +55,13 @@ class FuseChunkOps(Rewrite[FusedOps]):
 class _Order:
     """The order in which fusible ops with results larger than their operands run late.
 
-    Slot k is the time before the k-th op that is not fused. Copies into other tensors wait for the end of their slot.
+    Slot k is the time before the k-th op that is not fused.
     """
 
     nodes: Sequence[Node]
 
     @cached_property
     def slots(self) -> dict[Node, int]:
-        """Each node's slot: that of its place, or the latest possible if its result is larger than all operands."""
         found, slot = dict[Node, int](), 0
         for node in self.nodes:
             before = max((found[source] for source in node.all_input_nodes if not _is_fixed(source)), default=0)
@@ -72,11 +71,9 @@ class _Order:
 
     @cached_property
     def _latest(self) -> dict[Node, int]:
-        """The latest slot of each node; for a view, that of its first reader."""
         found = dict[Node, int]()
         slot = sum(map(_is_fixed, self.nodes))
         written: list[tuple[int, set[int]]] = []
-        """Slots and overwritten storages of later ops."""
         for node in reversed(self.nodes):
             slot -= _is_fixed(node)
             if _is_fixed(node) or _is_copy(node):
@@ -117,7 +114,6 @@ class _Order:
 
 
 def is_fusible(node: Node) -> bool:
-    """Return whether a compiler can fuse an op: it computes elements or sums, without effects."""
     target = overload_of(node.target)
     if target is None or is_view(target) or is_random(node) or mutated_arguments(node):
         return False
@@ -147,7 +143,6 @@ def _is_fixed(node: Node) -> bool:
 
 
 def _readers(node: Node) -> Iterator[Node]:
-    """Yield the readers of a node or its views; returned views are readers."""
     for user in node.users:
         if is_view(user.target):
             yield from _readers(user)
@@ -203,7 +198,6 @@ class _Fused:
 
 
 def _body(module: GraphModule, group: FusedOps) -> tuple[GraphModule, list[Node]]:
-    """Return a group as a program with names independent of its place, and its operands."""
     nodes, operands = _computed_within(group)
     graph, made = Graph(), dict[Node, Node]()
     for place, node in enumerate(operands):
@@ -217,7 +211,6 @@ def _body(module: GraphModule, group: FusedOps) -> tuple[GraphModule, list[Node]
 
 
 def _computed_within(group: FusedOps) -> tuple[list[Node], list[Node]]:
-    """Return a group's ops with views of results and expanded operands, and the other operands."""
     inside, operands = dict[Node, None](), dict[Node, None]()
     members = set(group.nodes)
 

@@ -1,7 +1,4 @@
-"""In-place ops as out-of-place ops, since an overwritten value cannot be recomputed (`WriteOutOfPlace`).
-
-`relu_` becomes `relu`. A plan may still reuse the storage, by an in-place pair.
-"""
+"""In-place ops as out-of-place ops, since an overwritten value cannot be recomputed."""
 
 import operator
 from collections.abc import Mapping, Sequence
@@ -37,7 +34,6 @@ class WriteOutOfPlace(Rewrite[tuple[Node, Any]]):
         found: list[tuple[Node, Any]] = []
         holders: dict[int, list[Node]] = {}
         overwritten_by: dict[Node, Node] = {}
-        """The last op that overwrote a node's storage, by node."""
         for node in module.graph.nodes:
             for key in storages_of(node):
                 holders.setdefault(key, []).append(node)
@@ -89,7 +85,6 @@ def _peaks(module: GraphModule, inputs: Sequence[tuple[str, Lifetime]]) -> Mappi
 
 
 def _plain_form(node: Node) -> Any:
-    """Return an op's out-of-place form, or None without one of the same dtype, shape and strides."""
     target, value = overload_of(node.target), value_of(node)
     if target is None or not isinstance(value, torch.Tensor) or not is_dense(value) or is_random(node):
         return None
@@ -109,7 +104,6 @@ def _plain_form(node: Node) -> Any:
 
 
 def _is_alone(overwritten: Any, node: Node, holders: Mapping[int, list[Node]]) -> bool:
-    """Return whether a node's storage was allocated for it, and no other value shares it."""
     if not isinstance(overwritten, Node) or overwritten.op != "call_function":
         return False
     allowed: list[Any] = [overwritten, node]

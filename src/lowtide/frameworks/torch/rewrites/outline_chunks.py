@@ -1,6 +1,6 @@
 """Chunks as calls of one op that Inductor cannot fuse (`OutlineChunks`).
 
-Inductor would join kernels of different chunks. The op runs PyTorch's kernels instead.
+Inductor would join kernels of different chunks.
 """
 
 import operator
@@ -33,7 +33,7 @@ Run = Sequence[Node]
 class OutlineChunks(Rewrite[Run]):
     """Replace each run of chunks by one call. A run ends at an op that needs its results.
 
-    Operands of the call are no views, since PyTorch allows no custom op to overwrite views.
+    Operands are no views, since PyTorch allows no custom op to overwrite views.
     """
 
     name = "outline-chunks"
@@ -83,7 +83,7 @@ class _Outlined:
         return set(self.run)
 
     def operands(self) -> tuple[list[Node], list[Node], list[Node]]:
-        """Return tensors to read, tensors to overwrite, and numbers. No tensor is a view of another."""
+        """Return tensors to read, tensors to overwrite, and numbers."""
         sources = dict.fromkeys(source for node in self.run for source in node.all_input_nodes)
         bases = [base for base in dict.fromkeys(_views(source)[-1] for source in sources) if base not in self.inside]
         written = storages_of(*(each for node in self.run for each in overwritten_nodes(node)))
@@ -93,7 +93,6 @@ class _Outlined:
         return given, overwritten, [base for base in bases if base not in tensors]
 
     def body(self, operands: Sequence[Node]) -> tuple[Graph, list[Node]]:
-        """Return the run as a graph, and its results, without storages of operands."""
         graph = Graph()
         made: dict[Node, Node] = {}
         for node in operands:
@@ -115,7 +114,6 @@ class _Outlined:
                 yield node
 
     def append_outside(self, node: Node, graph: Graph, made: dict[Node, Node]) -> Node:
-        """Return a run's node for outside users: a result, an overwritten operand, or a new view."""
         if node not in made:
             source = self.append_outside(_viewed(node), graph, made)
             if is_view(node.target):
@@ -126,20 +124,17 @@ class _Outlined:
         return made[node]
 
     def _base(self, node: Node) -> Node:
-        """Return the tensor that a node views or overwrites: an operand, or a node of the run."""
         while node in self.inside and (is_view(node.target) or mutated_arguments(node)):
             node = _viewed(node)
         return _views(node)[-1] if node not in self.inside else node
 
 
 def _viewed(node: Node) -> Node:
-    """Return the operand that an op views, or overwrites and returns."""
     overwritten = overwritten_nodes(node)
     return overwritten[0] if overwritten else node.all_input_nodes[0]
 
 
 def _views(node: Node) -> list[Node]:
-    """Return a node, the operand it views, and so on."""
     views = [node]
     while is_view(views[-1].target):
         views.append(_viewed(views[-1]))
@@ -185,7 +180,6 @@ class _OpenRun:
         )
 
     def needed_by(self, node: Node) -> Run:
-        """Return the nodes that must run before a node: all, or all but windows that it does not need."""
         windows = {each: None for each in self.with_views if each.meta.get(BY_WINDOWS)}
         depends = any(source in windows for source in node.all_input_nodes) or any(
             overwritten_storages(node) & touched_storages(each) or overwritten_storages(each) & touched_storages(node)

@@ -20,8 +20,8 @@ aten = torch.ops.aten
 class SnapshotOverwrittenInputs(Rewrite[tuple[Node, list[Node]]]):
     """Copy every small overwritten input, such as running statistics, for the ops that read it before.
 
-    An op can be recomputed only until its operands are overwritten; through a copy, at any time. The copies are never
-    freed, since recomputing one would copy the new contents.
+    Those ops can then be recomputed at any time. The copies are never freed: recomputing one would copy the new
+    contents.
     """
 
     name = "snapshot-overwritten-inputs"
@@ -29,7 +29,6 @@ class SnapshotOverwrittenInputs(Rewrite[tuple[Node, list[Node]]]):
     largest_bytes: int = 1 << 20
 
     def sites(self, module: GraphModule) -> Sequence[tuple[Node, list[Node]]]:
-        """Return the small overwritten inputs with the ops that read them before."""
         place = {node: index for index, node in enumerate(module.graph.nodes)}
         first_write: dict[Node, int] = {}
         for node in place:
@@ -58,8 +57,7 @@ class SnapshotOverwrittenInputs(Rewrite[tuple[Node, list[Node]]]):
 class SaveOldContents(Rewrite[int]):
     """Let a forward pass save copies of inputs that are overwritten before the backward pass.
 
-    PyTorch's partitioner recomputes ops in the backward pass even from overwritten inputs. Gradients would be wrong, or
-    autograd would raise an error.
+    PyTorch's partitioner recomputes ops even from overwritten inputs, which gives wrong gradients or errors.
     """
 
     name = "save-old-contents"

@@ -11,7 +11,6 @@ from lowtide.frameworks.torch.internals.nodes import graph_module, outputs_of
 
 SiteT = TypeVar("SiteT")
 MADE_BY = "lowtide_made_by"
-"""Meta key with the rewrite that made a node."""
 HAD_NO_VALUE = "lowtide_had_no_value"
 """Meta key of nodes without a value before a rewrite: new nodes may reuse names."""
 
@@ -24,7 +23,7 @@ class Preserves:
     """How results may differ; empty if bit-equal."""
     inputs: bool = True
     outputs: bool = True
-    """Whether outputs keep their dtypes, shapes, and the inputs they are views of."""
+    """Whether outputs keep dtypes, shapes, and the inputs they are views of."""
 
 
 class Rewrite(ABC, Generic[SiteT]):
@@ -43,12 +42,12 @@ class Rewrite(ABC, Generic[SiteT]):
     def apply(self, module: GraphModule, sites: Sequence[SiteT]) -> GraphModule:
         """Rewrite all sites. Returns the changed module or a new one.
 
-        New nodes have no value, unless they are the tensor of another node. Others keep their names.
+        New nodes have no value, unless they are the tensor of another node.
         """
 
 
 def origin_of(node: Node) -> dict[str, Any]:
-    """Return the meta data for a node's replacement: all but its value."""
+    """Return the meta data for a node's replacement."""
     return {key: known for key, known in node.meta.items() if key not in ("val", HAD_NO_VALUE)}
 
 
@@ -64,7 +63,6 @@ Append = Callable[[Graph, Node, dict[Node, Node]], object]
 
 
 def copy_module(module: GraphModule, nodes: Container[Node], append: Append) -> GraphModule:
-    """Return a copy in which `append` replaces some nodes."""
     graph, made = Graph(), dict[Node, Node]()
     for node in module.graph.nodes:
         if node in nodes:
@@ -75,7 +73,6 @@ def copy_module(module: GraphModule, nodes: Container[Node], append: Append) -> 
 
 
 def replace_uses(node: Node, before: Node, make: Callable[[Node], Node]) -> None:
-    """Insert `make(node)` before another node, for the users of `node`."""
     users = list(node.users)
     with node.graph.inserting_before(before):
         made = make(node)
@@ -84,7 +81,7 @@ def replace_uses(node: Node, before: Node, make: Callable[[Node], Node]) -> None
 
 
 def save_instead(module: GraphModule, n_outputs: int, made: Mapping[Node, Node]) -> None:
-    """Replace saved values, which follow a forward pass's `n_outputs` outputs, by those in `made`."""
+    """Replace the saved values of a forward pass by those in `made`."""
     (end,) = module.graph.find_nodes(op="output")
     results = outputs_of(module)
     saved = [made.get(value, value) for value in results[n_outputs:]]

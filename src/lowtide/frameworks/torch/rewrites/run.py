@@ -1,4 +1,4 @@
-"""The runner of rewrites (`run_rewrites`): derives values, and refuses broken programs."""
+"""The runner of rewrites (`run_rewrites`)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,8 +22,7 @@ from lowtide.frameworks.torch.rewrites.rewrite import HAD_NO_VALUE, MADE_BY, Pre
 def run_rewrites(module: GraphModule, rewrites: Sequence[Rewrite[Any]]) -> GraphModule:
     """Return the program after all rewrites, in order; may change the given module.
 
-    Derives fake values of new nodes, and of views of replaced storages. Raises RewriteError if nodes are out of order,
-    or a rewrite breaks its declaration. O(nodes and edges) per rewrite.
+    Raises RewriteError if nodes are out of order, or a rewrite breaks its declaration. O(nodes and edges) per rewrite.
     """
     for rewrite in rewrites:
         sites = rewrite.sites(module)
@@ -48,8 +47,6 @@ def _error(rewrite: Rewrite[Any], broken: str) -> RewriteError:
 
 
 class _Values:
-    """A program's values before a rewrite, by node name."""
-
     def __init__(self, module: GraphModule) -> None:
         nodes = list(module.graph.nodes)
         self._alive = [value_of(node) for node in nodes]  # storages are compared by address
@@ -61,8 +58,6 @@ class _Values:
         self._memo = FakeMemo()
 
     def derive(self, module: GraphModule, made_by: str) -> None:
-        """Set values of new nodes and of nodes that share a replaced storage. Marks new nodes."""
-
         def operand(source: Node) -> Any:
             value = value_of(source)
             return attribute(module, str(source.target)) if value is None and source.op == "get_attr" else value
@@ -90,7 +85,6 @@ class _Interface:
     inputs: dict[str, Form]
     overwritten: frozenset[str]
     outputs: list[tuple[Form, frozenset[str]]]
-    """Each output, with the inputs that share its storage."""
 
     @classmethod
     def of(cls, module: GraphModule) -> "_Interface":

@@ -1,8 +1,7 @@
-"""Rewrites of values saved for backward under Inductor: inputs as flat views, masks as bytes on the CPU.
+"""Rewrites of values saved for backward under Inductor.
 
-Inductor returns a copy of four-dimensional inputs in the memory format of convolutions, which no plan knows. It does
-not convert flat views. Its CPU code stores bytes by vector instructions, in a twentieth of the time of bools (measured
-with PyTorch 2.13).
+Inductor returns a copy of four-dimensional inputs in the memory format of convolutions, which no plan knows. Its CPU
+code stores bytes in a twentieth of the time of bools (measured with PyTorch 2.13).
 """
 
 from collections.abc import Sequence
@@ -106,7 +105,6 @@ class SaveMasksAsBytes(Rewrite[Node]):
     names: tuple[str, ...]
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
-        """Return the saved masks with these names, except own outputs."""
         results = outputs_of(module)
         own, saved = results[: self.n_outputs], results[self.n_outputs :]
         masks = [value for value in saved if isinstance(value, Node) and value.name in self.names and value not in own]

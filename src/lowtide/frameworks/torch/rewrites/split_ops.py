@@ -1,7 +1,4 @@
-"""Rewrites that split ops: lists into tensors, and ops that run once into parts that can be recomputed.
-
-An op that mutates or draws random numbers runs once, so its results are saved for backward.
-"""
+"""Rewrites that split ops: lists into tensors, and ops that run once into parts that can be recomputed."""
 
 import operator
 from collections.abc import Sequence, Sized
@@ -18,15 +15,13 @@ from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, call_like
 
 aten = torch.ops.aten
 FUSED_OPTIMIZERS = ("_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_")
-"""Fused optimizers, over lists of tensors and floats."""
 _STATISTICS = ("running_mean", "running_var")
 _FIRST_NEW = 3
-"""The functional batch normalization returns three results, then new statistics."""
 
 
 @dataclass(frozen=True)
 class SplitForeach(Rewrite[Node]):
-    """Split every `_foreach_*` and fused optimizer op over lists of n tensors into n ops over lists of one."""
+    """Split every `_foreach_*` and fused optimizer op into one op for each tensor."""
 
     name = "split-foreach"
     source = "ATen's foreach kernels treat the tensors of a list independently."
@@ -84,8 +79,7 @@ def _has_length(argument: object, length: int) -> bool:
 class SplitBatchNorm(Rewrite[Node]):
     """Replace every `native_batch_norm` in training mode by its functional form on copies of the statistics.
 
-    The backward op gets the copies too, without reading them: this keeps them alive while the forward op may be
-    recomputed.
+    The backward op gets the copies too: this keeps them alive while the forward op may be recomputed.
     """
 
     name = "split-batch-norm"

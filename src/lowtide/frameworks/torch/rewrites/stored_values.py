@@ -28,14 +28,12 @@ _MIN_SAVING = 1 / 8
 
 
 def lay_out(value: Tensor, strides: Sequence[int]) -> Tensor:
-    """Return a copy with these strides."""
     return value.new_empty_strided(value.shape, strides).copy_(value)
 
 
 STORED = define_operator("stored(Tensor value) -> Tensor", torch.clone)
-"""Stores its argument without a copy. Inductor's patterns do not see through it; fusion does."""
+"""Stores its argument without a copy. Inductor can fuse it, but matches no patterns across it."""
 COPIED = define_operator("copied(Tensor value) -> Tensor", torch.clone)
-"""A copy within the kernel that uses it."""
 LAID_OUT = define_operator("laid_out(Tensor value, int[] strides) -> Tensor", lay_out)
 """Gives a value the strides that Inductor chose for it in another graph."""
 AS_STORED = (STORED, COPIED, LAID_OUT)
@@ -46,9 +44,8 @@ class StoreEarlyValues(Rewrite[Node]):
     """Mark the values of a planned graph that Inductor must store, so that memory follows the plan.
 
     Inductor computes element-wise values within the kernels that use them, so operands stay alive until then. A value
-    is stored if its operands are larger by an eighth and another kernel runs before. For element-wise operands, which
-    do not exist in memory, their own sources must be larger, too. Matrix products that are added to later values are
-    stored, since Inductor would delay them. Masks are stored as bytes. Views of inputs are stored already.
+    is stored if its operands, and their sources, are larger by an eighth and another kernel runs before. Matrix
+    products that are added to later values are stored, since Inductor would delay them. Masks are stored as bytes.
     """
 
     name = "store-early-values"
@@ -94,31 +91,27 @@ class StoreEarlyValues(Rewrite[Node]):
 
 
 def stored(node: Node) -> Node:
-    """Return a new node that stores a value."""
     marked = node.graph.call_function(STORED, (node,))
     marked.meta = dict(node.meta)
     return marked
 
 
 def stored_as_bytes(mask: Node) -> Node:
-    """Return a new node that stores a mask as bytes."""
     return from_bytes(call_like(mask, mask.graph, STORED, as_bytes(mask)))
 
 
 def laid_out(node: Node, strides: Sequence[int]) -> Node:
-    """Return a new node with a value in certain strides."""
     pass_in_inductor(LAID_OUT)
     return call_like(node, node.graph, LAID_OUT, node, list(strides))
 
 
 def _inputs(node: Node) -> dict[int, int]:
-    """Return the bytes of each storage that a node reads, except the caller's."""
     values = [value for source in node.all_input_nodes if not _is_callers(source) for value in _tensors(source)]
     return {storage_key(value): storage_bytes(value) for value in values}
 
 
 def _stored_sources(graph: Graph) -> dict[Node, dict[int, int]]:
-    """Return the storages with bytes that Inductor reads to compute each element-wise node."""
+    """Return the bytes of each storage that Inductor reads to compute each element-wise node."""
     found: dict[Node, dict[int, int]] = {}
     for node in graph.nodes:
         maker = node.all_input_nodes[0] if node.target is getitem else node
@@ -147,15 +140,14 @@ def _is_callers(node: Node) -> bool:
 class CopyIntoConcatenations(Rewrite[tuple[Node, Node]]):
     """Copy operands of concatenations that the plan computes before, or reads after.
 
-    Inductor computes operands as views of the concatenation. Then the concatenation is alive from the first operand to
-    the last use of any, as where a U-Net concatenates its two sides.
+    Inductor computes operands as views of the concatenation, which is then alive from the first operand to the last use
+    of any.
     """
 
     name = "copy-into-concatenations"
     source = "Inductor's ConcatKernel, which makes its operands views of its result on the CPU."
 
     def sites(self, module: GraphModule) -> Sequence[tuple[Node, Node]]:
-        """Return pairs of a concatenation and an operand with another kernel between their computations or uses."""
         places = _kernels_before(module.graph, element_wise=False)
         ends = _last_uses(module.graph, places)
         joined = module.graph.find_nodes(op="call_function", target=aten.cat.default)
@@ -189,7 +181,7 @@ def _last_uses(graph: Graph, places: dict[Node, int]) -> dict[Node, int]:
 def _kernels_before(graph: Graph, *, element_wise: bool) -> dict[Node, int]:
     """Return an upper bound on the kernels before each node.
 
-    Kernels that Inductor may fuse count only if `element_wise` is true.
+    Kernels that Inductor may fuse count only with `element_wise`.
     """
     places, kernels = dict[Node, int](), 0
     for node in graph.nodes:

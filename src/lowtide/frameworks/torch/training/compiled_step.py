@@ -28,7 +28,7 @@ from lowtide.frameworks.torch.training.repeated_draws import repeated_draws, set
 
 aten = torch.ops.aten
 _SUMS = (aten.add.Tensor, aten.add_.Tensor, aten.sub.Tensor, aten.sub_.Tensor)
-"""Sums with a factor, which Inductor drops when it merges a product and such a sum (PyTorch 2.13)."""
+"""Inductor drops their factor when it merges a product and such a sum (PyTorch 2.13)."""
 _NOT_MERGED = {"cse": False, "enable_autograd_cache": False}
 
 
@@ -36,9 +36,8 @@ _NOT_MERGED = {"cse": False, "enable_autograd_cache": False}
 def compiled_step(captured: Captured, options: Options) -> tuple[Applied, PlannedModule]:
     """Return a captured step compiled within its budget, and its planned program.
 
-    The forward pass is one graph, the backward pass with the update another. Percentages refer to Inductor's step
-    without recomputation. If plans of its kernels miss the budget, the largest products are computed in chunks; the
-    version with the smallest excess is returned, with a one-line warning. Raises UnsupportedError if Inductor fails.
+    Percentages refer to Inductor's step without recomputation. If plans of its kernels miss the budget, chunks are
+    tried; the version with the smallest excess is returned, with a warning. Raises UnsupportedError if Inductor fails.
     """
     binding = captured.binding
     if not isinstance(binding, TrainingStepBinding):
@@ -78,7 +77,7 @@ def compiled_step(captured: Captured, options: Options) -> tuple[Applied, Planne
 
 
 def result_of_kernels(planned: PlannedModule) -> Result:
-    """Return a compiled step's plan, with its kernels' exact peaks with and without the plan."""
+    """Return a compiled step's plan, with its kernels' exact peaks."""
     result, space = planned.result, planned.graph.spaces[0].name
     needed = max(planned.kernel_peaks)
     own = needed if planned.own_peak_bytes is None else planned.own_peak_bytes
@@ -95,11 +94,7 @@ def result_of_kernels(planned: PlannedModule) -> Result:
 def _for_inductor(
     module: GraphModule, entries: Sequence[ScalarSetting], values: Sequence[float]
 ) -> tuple[FxGraph, dict[int, float]]:
-    """Return the graph for Inductor, and its constant settings by position.
-
-    A learning rate is passed as a tensor, from which the graph reads the number. Draws that checkpoints repeat are
-    drawn once.
-    """
+    """Return the graph for Inductor, and its constant settings by position."""
     graph = FxGraph()
     placeholders = module.graph.find_nodes(op="placeholder")
     first = len(placeholders) - len(entries)

@@ -1,4 +1,4 @@
-"""Measure all calls of an accumulating step as one program, and the plain loop."""
+"""Measure all calls of an accumulating step as one program."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -18,22 +18,16 @@ from lowtide.frameworks.torch.reading.captured import Binding, Captured
 
 @dataclass(frozen=True, slots=True)
 class MeasuredPart:
-    """One call of an accumulating step."""
-
     call: ToMeasure
     result: Result
 
     @property
     def inputs(self) -> list[torch.Tensor]:
-        """Tensors of its example batch."""
         return pytree.tensors_in((self.call.captured.example_args, dict(self.call.captured.example_kwargs)))
 
 
 def measure_accumulation(parts: Sequence[MeasuredPart]) -> Measurement:
-    """Measure the calls of a step in order, each on its captured example batch.
-
-    Peaks are the whole step's, from no gradients to the update. Gradients kept between calls count.
-    """
+    """Measure the calls of a step in order, with gradients kept between them."""
     captured = replace(
         parts[0].call.captured,
         binding=_AllCalls(parts),
@@ -56,9 +50,9 @@ def measure_accumulation(parts: Sequence[MeasuredPart]) -> Measurement:
 
 
 def predicted_bytes(parts: Sequence[MeasuredPart]) -> int:
-    """Return the calls' highest predicted peak, with gradients and batches of other calls.
+    """Return the calls' highest predicted peak, with batches of other calls.
 
-    Gradients are persistent in calls between the first and the last; those two's peaks include them.
+    Gradients are added to calls between the first and the last, whose peaks exclude them.
     """
     space = parts[0].call.graph.spaces[0].name
     state = parts[0].result.persistent_bytes[space]

@@ -51,9 +51,9 @@ from lowtide.frameworks.torch.training.step_request import (
 )
 
 _MAX_FORMS = 32
-"""Number of captured forms that are kept: batch shapes, modes, branches, Python values."""
+"""Captured forms that are kept: batch shapes, modes, branches, Python values."""
 _COMPARED_CALL = 2
-"""The call with a GPU peak to compare with the prediction; the first may create state."""
+"""The call whose GPU peak is compared; the first may create state."""
 
 
 @dataclass(slots=True, eq=False)
@@ -63,7 +63,6 @@ class _Program:
     applied: Applied
     compiled: PlannedModule | None = None
     on_host: int = 0
-    """Eighths of state, gradients and parameters on the host."""
     calls: int = 0
 
     @property
@@ -100,8 +99,8 @@ class PlannedStep:
     """A training step in the order of a plan; call it with a batch for the detached loss.
 
     Use the optimizer and its schedules as usual: `step(...)`, then `scheduler.step()`. Learning rates, momenta, betas
-    and weight decays may change between calls. Another batch shape, module mode, changed setting, or branch on state is
-    captured again, and planned again if its graph differs.
+    and weight decays may change. Another batch shape, module mode, setting, or branch on state is captured again, and
+    planned again if its graph differs.
     """
 
     def __init__(self, step: TrainingStep, request: StepRequest) -> None:
@@ -110,9 +109,7 @@ class PlannedStep:
         self._is_prepared = False
         self._named = frozenset[str]()
         self._on_host = 0
-        """Eighths of the optimizer state, then of the parameters, on the host."""
         self._programs: list[_Program] = []
-        """The captured forms, last used first."""
 
     def __repr__(self) -> str:
         return f"PlannedStep({self.result!r})" if self._programs else super().__repr__()
@@ -124,7 +121,7 @@ class PlannedStep:
 
     @property
     def plan(self) -> Plan:
-        """The plan of the last call's program."""
+        """Of the last call's program."""
         return self.result.plan
 
     @property
@@ -134,10 +131,7 @@ class PlannedStep:
 
     @property
     def graph(self) -> Graph:
-        """The graph that the plan is for: of `captured`, or of Inductor's kernels.
-
-        With "offload", the host is a memory space.
-        """
+        """The graph that the plan is for, with the host if plans may offload."""
         return self._programs[0].graph
 
     @property
@@ -147,18 +141,18 @@ class PlannedStep:
 
     @property
     def unmodified(self) -> Captured:
-        """The unmodified program of the last call."""
+        """The program of the last call."""
         return self._programs[0].model.captured
 
     @property
     def unmodified_graph(self) -> Graph:
-        """The graph of `unmodified`; with "offload", the host is a memory space."""
+        """The graph of `unmodified`, with the host if plans may offload."""
         return self._programs[0].model.graph
 
     def __call__(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         """Run one step.
 
-        Raises UnsupportedError if a new form of call cannot be captured, UsageError if another thread runs the step.
+        Raises UnsupportedError for a call that cannot be captured, UsageError if another thread runs the step.
         """
         with self.step.one_thread():
             return self._call(args, kwargs)
@@ -184,17 +178,13 @@ class PlannedStep:
             return self._programs[0].run(args, kwargs)
 
     def to_device(self) -> None:
-        """Move parameters and optimizer state from the host to the device, for example to evaluate the model.
-
-        The next call moves them back.
-        """
+        """Move parameters and optimizer state to the device until the next call, for example to evaluate the model."""
         binding = self.captured.binding
         if isinstance(binding, TrainingStepBinding):
             with self.step.one_thread():
                 binding.bring_to_device()
 
     def _warn_of(self, changed: PythonChangedError) -> None:
-        """Warn, once per name, of Python values that made the step another program."""
         if not changed.names <= self._named:
             self._named |= changed.names
             message = f"{changed.changes} changed, so the step is captured and planned again; both programs are kept"
@@ -229,9 +219,9 @@ class PlannedStep:
         self._put_first(program)
 
     def prepare_all(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Prepare every kind of call: the first, one between, and the last; warn of the first missed budget.
+        """Prepare the first call, one between, and the last; warn of the first missed budget.
 
-        Saved plans must be for these calls; other forms are planned later.
+        Saved plans must be for these calls.
         """
         last = self.step.accumulate - 1
         parts = sorted({0, min(1, last), last}, reverse=True)  # only the last one updates
@@ -251,7 +241,7 @@ class PlannedStep:
     def measure(self) -> Measurement:
         """Run the example batch plainly, captured, and planned; state is restored.
 
-        With `accumulate`, all calls run, and the peak is that of the whole step.
+        With `accumulate`, all calls run, and the peak is the whole step's.
         """
         with self.step.one_thread():
             if self.step.accumulate == 1:
@@ -276,7 +266,7 @@ class PlannedStep:
             )
 
     def peak_of_all_calls(self) -> int:
-        """Return the predicted peak of a step's calls, in bytes, parameters and optimizer state included."""
+        """Return the predicted peak of a step's calls in bytes, with parameters and optimizer state."""
         return predicted_bytes(self._measured_parts())
 
     def _measured_parts(self) -> list[MeasuredPart]:
@@ -286,9 +276,9 @@ class PlannedStep:
         return [MeasuredPart(program.to_measure(), program.result) for program in programs]
 
     def save_plans(self, folder: str | Path) -> list[Path]:
-        """Write the plans of all captured forms to a folder, for `training_step(plan=folder)`.
+        """Write the plans of all captured forms to a folder, for `training_step(plan=folder)`; return the paths.
 
-        Returns the paths. Raises UsageError if the folder cannot be made, WriteError if a file cannot be written.
+        Raises UsageError if the folder cannot be made, WriteError if a file cannot be written.
         """
         planned = [(each.graph, each.result.plan) for each in self._programs]
         return save_plans(planned, path_of(folder))

@@ -11,18 +11,16 @@ from lowtide.frameworks.torch.reading.effects import is_random
 
 
 def sets_random_state(node: Node) -> bool:
-    """Return whether a node reads or sets the random state."""
     return node.target in (GET_STATE, SET_STATE)
 
 
 def repeated_draws(graph: Graph) -> dict[Node, Node]:
     """Return the first draw of each draw repeated from a saved random state.
 
-    Compilers that reorder draws and `set_rng_state` can then take the first results. Raises UnsupportedError if a
-    repeated region draws other numbers, or leaves another random state.
+    Compilers that reorder draws can take its result. Raises UnsupportedError if a repeated region draws other numbers,
+    or leaves another random state.
     """
     stream: list[Node] = []
-    """All draws in the order of their random numbers."""
     place = 0
     places: dict[Node, int] = {}
     found: dict[Node, Node] = {}
@@ -46,7 +44,6 @@ def repeated_draws(graph: Graph) -> dict[Node, Node]:
 
 
 def _draws_like(node: Node, first: Node) -> bool:
-    """Return whether two draws take the same numbers from one state, and the first result can be copied."""
     values = value_of(node), value_of(first)
     if node.target is not first.target or not all(isinstance(value, torch.Tensor) for value in values):
         return False

@@ -59,17 +59,14 @@ class StepRequest:
 
     @property
     def is_compiled(self) -> bool:
-        """Whether Inductor compiles it."""
         return self.compiler == "inductor"
 
     @property
     def settings(self) -> PlanSettings:
-        """Settings of planning."""
         return replace(DEFAULTS, budget=self.budget, techniques=self.techniques, effort=self.effort)
 
     @property
     def options(self) -> Options:
-        """Options for a step that Inductor compiles."""
         return Options(
             budget=self.budget,
             allow=tuple(sorted(self.techniques)),
@@ -80,7 +77,6 @@ class StepRequest:
         )
 
     def read(self, step: TrainingStep, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> TorchModel:
-        """Return the captured step for a batch, with its host if plans may offload."""
         model = TorchModel(_capture(step, args, kwargs))
         if "offload" not in self.techniques:
             return model
@@ -89,9 +85,8 @@ class StepRequest:
     def find_plan(self, model: TorchModel, *, may_plan: bool, least_on_host: int = 0) -> Result:
         """Return a captured step's saved plan, or a new one if none is requested.
 
-        Ranks whose collectives meet must agree on graph and request. Raises FingerprintError if they do not, or if the
-        saved plans are for other programs, unless the step `may_plan` instead; VerificationError for a saved plan that
-        misses its budget.
+        Raises FingerprintError if ranks whose collectives meet disagree, or if saved plans are for other programs,
+        unless the step `may_plan` instead; VerificationError for a saved plan that misses its budget.
         """
         path = self.saved_plan
         together = partners(model.captured.graph_module, None)
@@ -109,14 +104,10 @@ class StepRequest:
             return self.plan(model, least_on_host)
 
     def _identity(self) -> str:
-        """Return a text that differs between requests whose plans for a graph may differ."""
         return f"{package_identity()} {self.compiler} {replace(self.options, plans=None)!r} {self.saved_plan is None}"
 
     def plan(self, model: TorchModel, least_on_host: int = 0) -> Result:
-        """Return a new plan; warn if it misses the budget.
-
-        `least_on_host` is the share of optimizer state already on the host, in eighths.
-        """
+        """Return a new plan; warn if it misses the budget."""
         result = plan_with_state(model, self.settings, least=least_on_host)
         warn_if_missed(result.graph.name, result.graph, result, self.settings)
         return result
@@ -134,9 +125,9 @@ def _capture(step: TrainingStep, args: tuple[Any, ...], kwargs: Mapping[str, Any
 
 
 def resolved_budget(budget: GivenBudget, model: nn.Module, *others: Any) -> GivenBudget:
-    """Return a given budget; for "fit" the bytes that a step with these tensors may use, on the fullest rank.
+    """Return a budget; "fit" becomes the bytes for a step with these tensors, on the fullest rank.
 
-    Raises UsageError for an unreadable budget, UnsupportedError if free memory is unknown.
+    Raises UsageError, or UnsupportedError if free memory is unknown.
     """
     if not is_fit(budget):
         return given_budget(budget, or_fit=True)
@@ -147,7 +138,6 @@ def resolved_budget(budget: GivenBudget, model: nn.Module, *others: Any) -> Give
 def gradient_hook(
     clip_norm: float | None, clip_value: float | None, before_update: GradientHook | None
 ) -> GradientHook | None:
-    """Return a hook that clips gradients, then calls `before_update`; None if both are absent."""
     hooks: list[GradientHook] = []
     if clip_norm is not None and clip_value is not None:
         raise UsageError("gradients can be clipped by norm or by value; give one of clip_grad_norm, clip_grad_value")

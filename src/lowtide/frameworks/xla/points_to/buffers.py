@@ -1,4 +1,4 @@
-"""`points_to`: the logical buffers of values."""
+"""The logical buffers of values."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -12,7 +12,6 @@ from lowtide.frameworks.xla.text.module import Computation, Instruction
 from lowtide.frameworks.xla.text.shape import HloShape
 
 Parts = list[int]
-"""The logical buffer of each part of a shape."""
 
 _NO_TABLES: frozenset[int] = frozenset()
 
@@ -21,7 +20,6 @@ class LogicalBuffer(NamedTuple):
     """An array, or a tuple's table of pointers."""
 
     definer: int
-    """Position of its defining instruction."""
     part: int
     shape: HloShape
 
@@ -33,7 +31,6 @@ class PointsTo:
     computation: Computation
     buffers: list[LogicalBuffer] = field(default_factory=list[LogicalBuffer])
     parts: list[Parts] = field(default_factory=list[Parts])
-    """Per instruction."""
     paths: list[frozenset[int]] = field(default_factory=list[frozenset[int]])
     """Per view, the tables leading to its value."""
     tables: dict[int, frozenset[int]] = field(default_factory=dict[int, frozenset[int]])
@@ -43,15 +40,13 @@ class PointsTo:
     shared: dict[tuple[int, int], None] = field(default_factory=dict[tuple[int, int], None])
     """Pairs of a buffer and one made in its storage."""
     returned_in: Mapping[int, int] = field(default_factory=dict[int, int])
-    """See `StorageMap.returned_in`; set once storage is known."""
+    """Set once storage is known."""
 
     @property
     def result(self) -> Parts:
-        """The parts of the result."""
         return self.parts[self.computation.root]
 
     def parameter_parts(self) -> dict[int, Parts]:
-        """Return parameters' parts by number; raises MalformedInputError for one without a number."""
         found: dict[int, Parts] = {}
         for instruction, parts in zip(self.computation.instructions, self.parts, strict=True):
             if instruction.opcode == "parameter":
@@ -64,8 +59,8 @@ class PointsTo:
 def points_to(computation: Computation, callees: Mapping[str, PointsTo]) -> PointsTo:
     """Find the logical buffers of a computation, given those of its callees. O(n + parts).
 
-    Parts that a loop or call passes on unchanged stay the caller's buffers. Asynchronous work keeps its operands alive.
-    Raises MalformedInputError if shapes and operands do not match.
+    Parts that a loop or call passes on unchanged stay the caller's. Asynchronous work keeps its operands alive. Raises
+    MalformedInputError if shapes and operands do not match.
     """
     found = PointsTo(computation)
     for place, instruction in enumerate(computation.instructions):
@@ -99,7 +94,6 @@ def points_to(computation: Computation, callees: Mapping[str, PointsTo]) -> Poin
 def _old_parts(
     found: PointsTo, instruction: Instruction, operands: list[int], callees: Mapping[str, PointsTo]
 ) -> list[int | None]:
-    """Return, per part, its existing buffer, or None if the instruction defines it."""
     opcode, shape = instruction.opcode, instruction.shape
     new: list[int | None] = [None] * len(shape.parts)
     if not operands:
@@ -132,7 +126,6 @@ def _element(found: PointsTo, instruction: Instruction, operand: int) -> Parts:
 
 
 def _table_read(found: PointsTo, operand: int) -> frozenset[int]:
-    """Return the table leading to elements; none if one instruction defines all."""
     if operand not in found.tables:
         table, *elements = found.parts[operand]
         definers = {found.buffers[element].definer for element in elements}
@@ -153,7 +146,6 @@ def _called(
 
 
 def _state(instruction: Instruction, first: list[int | None], callees: Mapping[str, PointsTo]) -> list[int | None]:
-    """Return the state's parts that a loop's body passes on unchanged."""
     bodies = instruction.callees.get("body", ())
     body = callees[bodies[0]] if bodies else None
     parameter = body.parameter_parts().get(0) if body else None
@@ -165,10 +157,7 @@ def _state(instruction: Instruction, first: list[int | None], callees: Mapping[s
 
 
 def _started(found: PointsTo, instruction: Instruction, operands: list[int], new: list[int | None]) -> list[int | None]:
-    """Return the parts of the start of asynchronous work.
-
-    A copy has its result first, then its operand. Other opcodes have operands first, all-reduce only a result.
-    """
+    """Return parts: a copy has its result first, other opcodes their operands, all-reduce only a result."""
     shape, opcode = instruction.shape, instruction.opcode
     given = [(found.computation.instructions[operand].shape, found.parts[operand]) for operand in operands]
     flat = [part for _, parts in given for part in parts]
@@ -255,7 +244,6 @@ def _given(found: PointsTo, operands: list[int], callee: PointsTo) -> dict[int, 
 
 
 def part_at(shape: HloShape, index: tuple[int, ...]) -> int | None:
-    """Return the part of a shape at an index, or None."""
     at = 0
     for step in index:
         if step >= len(shape.elements):

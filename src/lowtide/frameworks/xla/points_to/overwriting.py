@@ -11,7 +11,6 @@ _ALIAS = re.compile(r"\{([\d, ]*)\}\s*:\s*\(\s*(\d{1,9})\s*,\s*\{([\d, ]*)\}")
 _DONOR = re.compile(r"\(\s*(\d{1,9})\s*,\s*\{([\d, ]*)\}\s*\)")
 
 Index = tuple[int, ...]
-"""A position in nested tuples."""
 
 
 def input_output_aliases(module: HloModule) -> list[tuple[Index, int, Index]]:
@@ -26,7 +25,7 @@ def donated_parameters(module: HloModule) -> list[tuple[int, Index]]:
 
 
 def output_operand_aliases(instruction: Instruction) -> list[tuple[Index, int, Index]]:
-    """Return the aliases of a fusion or custom call: (index in the result, operand, index in the operand)."""
+    """Return aliases of a fusion or custom call: (index in the result, operand, index in the operand)."""
     text = instruction.attribute("output_to_operand_aliasing")
     return _aliases(text) if text else []
 
@@ -43,7 +42,7 @@ class Overwriting:
         self._fused_pairs = cache(self._find_fused_pairs)
 
     def may_overwrite(self, instruction: Instruction, operand: int, source: HloShape, part: int) -> bool:
-        """Return whether a part of the result may overwrite an operand, an array of shape `source`."""
+        """Return whether a part of the result may overwrite an operand of shape `source`."""
         result = instruction.shape.parts[part]
         if not _has_same_layout(source, result) or result.is_tuple:
             return False
@@ -60,7 +59,6 @@ class Overwriting:
         return False
 
     def _find_fused_pairs(self, name: str) -> frozenset[tuple[int, int]]:
-        """Return pairs (parameter, part of the result) that match element by element."""
         computation = self._module.by_name[name]
         reached: list[int] = []
         broken = 0
@@ -118,7 +116,6 @@ def _keeps_places(computation: Computation, place: int, operands: list[int]) -> 
 
 
 def _updates_result(computation: Computation, place: int, operands: list[int]) -> bool:
-    """Return whether an instruction is a result and updates a parameter without other readers."""
     instruction = computation.instructions[place]
     if instruction.opcode not in ("dynamic-update-slice", "scatter") or not operands:
         return False

@@ -1,4 +1,4 @@
-"""`storage_of`: the logical buffers sharing storage."""
+"""The logical buffers sharing storage."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -22,14 +22,12 @@ class _Life(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StorageMap:
-    """Storage of logical buffers."""
-
     of: list[int | None]
-    """Per logical buffer, the first one in its storage; None for constants."""
+    """The first logical buffer in the storage of each; None for constants."""
     parameters: Mapping[int, tuple[int, int]]
     """(number, part) of each parameter's buffer."""
     swapped_bytes: int
-    """Bytes copied when a loop's body permutes its state."""
+    """Copied when a loop's body permutes its state."""
 
     def returned_in(self, points: PointsTo) -> dict[int, int]:
         """Return buffers of the result in a parameter's storage, mapped to it."""
@@ -42,9 +40,9 @@ def storage_of(
 ) -> StorageMap:
     """Find which logical buffers share storage. O(n + parts log parts).
 
-    `state` pairs a parameter's buffer with the result's buffer that must end in its storage: a loop's state, or an
-    alias. They share storage if the second overwrites the first; if the first dies earlier, see `handed_over`. `given`
-    are other buffers of parameters that may be overwritten.
+    `state` pairs a parameter's buffer with the result's buffer that must end in its storage. They share storage
+    if the second overwrites the first; if the first dies earlier, see `handed_over`. `given` are other buffers
+    of parameters that may be overwritten.
     """
     lives, parameters, constants = _lives(points)
     protected = parameters.keys() - {old for old, _ in state} - set(given)
@@ -72,7 +70,7 @@ def storage_of(
 
 
 def storage_of_callee(points: PointsTo, overwriting: Overwriting) -> StorageMap:
-    """Find the storage of a called computation. It overwrites only operands that share storage with a result."""
+    """Find the storage of a called computation, which overwrites only operands sharing storage with a result."""
     parameters = {buffer for parts in points.parameter_parts().values() for buffer in parts}
     free = storage_of(points, overwriting, given=parameters)
     returned = {free.of[buffer] for buffer in points.result}
@@ -82,7 +80,7 @@ def storage_of_callee(points: PointsTo, overwriting: Overwriting) -> StorageMap:
 def handed_over(points: PointsTo, storage: StorageMap, state: Iterable[tuple[int, int]]) -> dict[int, int]:
     """Return the storages of parameters that are dead before a result is written there, mapped to the result's.
 
-    Other buffers may use the storage in between.
+    Other buffers may use them in between.
     """
     lives, _, _ = _lives(points)
     last: dict[int, int] = {}
@@ -155,7 +153,6 @@ def _overwrites(points: PointsTo, overwriting: Overwriting, old: int, new: int) 
 
 
 def _swapped(points: PointsTo, state: Sequence[tuple[int, int]], parameters: Mapping[int, tuple[int, int]]) -> int:
-    """Return the bytes of parameters in cycles of a loop's state; all are copied."""
     follows = {old: new for old, new in state if new in parameters}
     total = 0
     for start in follows:

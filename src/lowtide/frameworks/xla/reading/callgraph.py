@@ -1,4 +1,4 @@
-"""`callers_of`: computations that need graphs."""
+"""Computations that need graphs."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -9,38 +9,30 @@ from lowtide.frameworks.xla.opcodes import CONTROL_FLOW, is_known, starts
 from lowtide.frameworks.xla.text.module import HloModule, Instruction
 
 Way = Literal["body", "condition", "branch", "call", "asynchronous"]
-"""A caller: a loop, a branch, or another instruction."""
 
 
 @dataclass(slots=True)
 class Callers:
-    """The ways a computation is called."""
-
     ways: set[Way] = field(default_factory=set[Way])
     changed_parts: set[int] = field(default_factory=set[int])
-    """Parts of the state changed by the calling loop."""
 
     @property
     def only_called(self) -> bool:
-        """Whether it has only call instructions."""
         return self.ways == {"call"}
 
     @property
     def in_loop(self) -> bool:
-        """Whether it has only loops."""
         return bool(self.ways) and self.ways <= {"body", "condition"}
 
 
 def scheduled_callees(instruction: Instruction) -> tuple[str, ...]:
-    """Return the computations run outside of a kernel, without duplicates."""
     if instruction.callees and (instruction.opcode in CONTROL_FLOW or _runs_computation(instruction)):
         return tuple(dict.fromkeys(name for names in instruction.callees.values() for name in names))
     return ()
 
 
 def callers_of(module: HloModule, where: str) -> dict[str, Callers]:
-    """Return the computations run outside of kernels: callees first, the entry last; raises MalformedInputError for
-    recursion."""
+    """Return the computations run outside of kernels, callees first; raises MalformedInputError for recursion."""
     calls: dict[str, tuple[str, ...]] = {}
     waiting = [module.entry.name]
     while waiting:

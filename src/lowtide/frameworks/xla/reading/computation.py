@@ -1,4 +1,4 @@
-"""`ComputationReader`: read a computation into a graph."""
+"""Read a computation into a graph."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,28 +16,19 @@ from lowtide.frameworks.xla.text.shape import memory_space, own_bytes
 
 @dataclass(frozen=True, kw_only=True)
 class ReadComputation:
-    """A computation with its graph."""
-
     points: PointsTo
     storage: StorageMap
     graph: Graph
     places: list[int]
-    """The position of each op's instruction."""
     buffers: Mapping[int, BufferId]
-    """The buffer of each storage."""
     effects: Effects
     handed_over: Mapping[int, int]
-    """See `handed_over`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ParameterLives:
-    """Lifetimes of an entry's parameters or a loop's state."""
-
     donated: frozenset[int] = frozenset()
-    """Donated logical buffers."""
     handed_over: Mapping[int, int] = field(default_factory=dict[int, int])
-    """See the function `handed_over`."""
 
 
 class ComputationReader:
@@ -70,7 +61,7 @@ class ComputationReader:
         self._buffers: dict[int, BufferId] = {}
 
     def read(self, name: str, spaces: Sequence[int], lives: ParameterLives, notes: Sequence[str]) -> ReadComputation:
-        """Return the graph in memory spaces with these numbers, first 0. O(n + parts)."""
+        """Return the graph in memory spaces with these numbers, first 0."""
         builder = GraphBuilder(name)
         for number in spaces:
             builder.add_space(space_name(number))
@@ -128,7 +119,6 @@ class ComputationReader:
         )
 
     def _add_buffers(self, builder: GraphBuilder, spaces: Sequence[int], lives: ParameterLives) -> set[int]:
-        """Add a buffer per storage; return those that exist at the start."""
         existing: set[int] = set()
         for storage, members in self._members.items():
             logical = self._points.buffers[storage]
@@ -146,7 +136,6 @@ class ComputationReader:
         return existing
 
     def _add_copied_results(self, builder: GraphBuilder, spaces: Sequence[int]) -> None:
-        """Add a branch's or call's copies of operands, constants and repeated parts of its result."""
         ways = set[Way]() if self._callers is None else self._callers.ways
         if ways.isdisjoint(("call", "branch")):
             return
@@ -209,5 +198,4 @@ class ComputationReader:
 
 
 def space_name(number: int) -> str:
-    """Return a memory space's name: "device" for 0."""
     return f"S({number})" if number else "device"

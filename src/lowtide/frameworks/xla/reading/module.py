@@ -1,4 +1,4 @@
-"""`read_module`: read a module into a graph."""
+"""Read a module into a graph."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -32,8 +32,8 @@ class ReadModule:
 def read_module(module: HloModule, where: str = "the module", *, pointer_bytes: int = POINTER_BYTES) -> ReadModule:
     """Read a module into a graph. O(n + parts log parts).
 
-    `pointer_bytes` is the size of a tuple per element. Raises MalformedInputError for inconsistent instructions,
-    GraphError for an invalid program.
+    `pointer_bytes` is the size of a tuple per element. Raises MalformedInputError for inconsistent
+    instructions, GraphError for an invalid program.
     """
     callers = callers_of(module, where)
     overwriting = Overwriting(module)

@@ -11,20 +11,16 @@ _NONE: frozenset[int] = frozenset()
 
 
 def is_op(instruction: Instruction) -> bool:
-    """Return whether an instruction runs: no parameter, constant or view."""
     return instruction.opcode not in FREE and not (instruction.opcode in VIEWS and instruction.operands)
 
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """Whether an op may be recomputed, and whether it is ordered."""
-
     pure: bool
     ordered: bool
 
 
 def effects_of(instruction: Instruction, callees: Mapping[str, Effects]) -> Effects:
-    """Return an instruction's effects, given its callees'."""
     opcode = instruction.opcode
     if not is_known(opcode) or opcode in EFFECTS:
         return Effects(pure=False, ordered=True)
@@ -36,7 +32,6 @@ def effects_of(instruction: Instruction, callees: Mapping[str, Effects]) -> Effe
 
 
 def combined(parts: Mapping[str, Effects]) -> Effects:
-    """Return the combined effects of several parts."""
     return Effects(
         pure=all(inner.pure for inner in parts.values()), ordered=any(inner.ordered for inner in parts.values())
     )
@@ -49,15 +44,11 @@ class OtherDependences:
         self._computation = computation
         self._ops: dict[int, OpId] = {}
         self._producers: list[frozenset[int]] = []
-        """Per instruction, the ops that compute its value."""
         self._controls: list[frozenset[int]] = []
         """Per view, the ops that only it waits for."""
 
     def add(self, place: int, op: OpId | None, definers: Collection[int]) -> list[OpId]:
-        """Add the next instruction; return the ops it waits for besides the `definers` of its reads.
-
-        `op` is None if it is no op.
-        """
+        """Return the ops that the next instruction waits for, besides the `definers` of its reads."""
         instruction, positions = self._computation.instructions[place], self._computation.positions
         operands = [positions[name] for name in instruction.operands]
         before = [positions[name] for name in instruction.control_predecessors]

@@ -10,7 +10,6 @@ _COMMENT = re.compile(r'("(?:[^"\\]|\\.)*")|/\*.*?\*/', re.DOTALL)
 
 
 def end_of_group(text: str, start: int) -> int:
-    """Return the position after the closing bracket; raises MalformedInputError without one."""
     depth = 0
     for token in _TOKEN.finditer(text, start):
         letter = token[0]
@@ -41,5 +40,4 @@ def split_top(text: str) -> Iterator[str]:
 
 
 def without_comments(text: str) -> str:
-    """Return a text without `/*...*/` outside of strings."""
     return _COMMENT.sub(lambda found: found[1] or "", text) if "/*" in text else text

@@ -1,4 +1,4 @@
-"""`HloModule`: a module that keeps every byte."""
+"""Modules that keep every byte."""
 
 import re
 from collections.abc import Mapping
@@ -22,29 +22,21 @@ _MAY_CALL = re.compile(rf"[, ](?:{_CALLEE})=")
 
 @dataclass(frozen=True)
 class Instruction:
-    """An instruction as text."""
-
     name: str
     is_root: bool
     shape_text: str
     opcode: str
     operand_text: str
-    """The text in parentheses."""
     attribute_text: str
-    """The text after the parentheses."""
     text: str
-    """All text, with preceding comments."""
     operands_end: int
-    """Where the closing parenthesis is in `text`."""
 
     @property
     def shape(self) -> HloShape:
-        """The shape of its value; raises MalformedInputError."""
         return parse_shape(self.shape_text)
 
     @cached_property
     def operands(self) -> tuple[str, ...]:
-        """The names of its operands, in order."""
         if self.opcode in NO_OPERANDS or not self.operand_text:
             return ()
         if "%" in self.operand_text:
@@ -54,7 +46,7 @@ class Instruction:
 
     @cached_property
     def attributes(self) -> dict[str, str]:
-        """Its attributes as text; of two with one name the last counts."""
+        """By name, as text; of two with one name the last counts."""
         found: dict[str, str] = {}
         for part in split_top(self.attribute_text):
             key = _KEY.match(part)
@@ -64,7 +56,6 @@ class Instruction:
 
     @cached_property
     def callees(self) -> dict[str, tuple[str, ...]]:
-        """The computations it names, by attribute."""
         if _MAY_CALL.search(self.attribute_text) is None:
             return {}
         named = {key: self.attributes[key] for key in _CALLEES if key in self.attributes}
@@ -72,13 +63,11 @@ class Instruction:
 
     @cached_property
     def control_predecessors(self) -> tuple[str, ...]:
-        """Names of control predecessors."""
         if "control-predecessors" not in self.attribute_text:
             return ()
         return tuple(_names_in(self.attributes.get("control-predecessors", "")))
 
     def attribute(self, name: str) -> str | None:
-        """Return an attribute as text."""
         return self.attributes.get(name) if f"{name}=" in self.attribute_text else None
 
 
@@ -115,7 +104,7 @@ class Computation:
 
 @dataclass(frozen=True)
 class HloModule:
-    """A module of HLO text. Modules with equal texts are equal."""
+    """A module of HLO text, compared by its text."""
 
     header: str
     """The text before the first computation."""

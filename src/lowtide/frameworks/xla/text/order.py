@@ -24,7 +24,6 @@ def reordered(module: HloModule, orders: Mapping[str, Sequence[int]]) -> HloModu
 
 
 def marked_scheduled(module: HloModule, scheduled: bool = True) -> HloModule:
-    """Return a module marked as scheduled, or not."""
     if module.is_scheduled == scheduled:
         return module
     return replace(module, header=_marked_header(module.header, scheduled))

@@ -1,4 +1,4 @@
-"""`parse_module`: parse HLO text."""
+"""Parse HLO text."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -16,16 +16,14 @@ _OPENING = re.compile(r"\s*(ENTRY\s+)?%?([A-Za-z_][\w.\-~]*)\s*(?:\(.*\)\s*->.*)
 _MAX_OPENING_LINES = 64
 _CLOSING = re.compile(r"\s*\}\s*(?:[,/].*)?$", re.DOTALL)
 _START = re.compile(r"\s*(ROOT\s+)?%?([A-Za-z_][\w.\-~]*)\s*=\s*(?=\(|[A-Za-z]\w*\[|b\()")
-"""An instruction up to its shape."""
 _OPCODE = re.compile(r"\s*([A-Za-z][\w\-]*)\s*\(")
 
 
 def parse_module(text: str, where: str = "the HLO text") -> HloModule:
     """Parse HLO text into a module with the same text, byte for byte. O(length).
 
-    Only elements of tuples that are read as `%tuple#1` become get-tuple-element instructions.
-
-    `where` names the text in messages. Raises MalformedInputError.
+    Elements of tuples read as `%tuple#1` become get-tuple-element instructions. `where` names the text in messages.
+    Raises MalformedInputError.
     """
     header: list[str] = []
     pending: list[str] = []
@@ -120,7 +118,7 @@ def _instruction(text: str) -> Instruction:
 def _with_elements(instruction: Instruction, known: Mapping[str, Instruction]) -> list[Instruction]:
     """Return an instruction after new ones for the elements of tuples that it reads as `%tuple#1`.
 
-    XLA prints get-tuple-element this way since the release in JAX 0.12. `known` has the instructions before it.
+    XLA prints them this way since the release in JAX 0.12.
     """
     if "#" not in instruction.operand_text or instruction.opcode in NO_OPERANDS:
         return [instruction]

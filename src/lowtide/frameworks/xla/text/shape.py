@@ -1,4 +1,4 @@
-"""`HloShape`: shapes, their bytes and memory spaces."""
+"""Shapes, their bytes and memory spaces."""
 
 import math
 import re
@@ -9,7 +9,6 @@ from lowtide.core.errors import MalformedInputError
 from lowtide.frameworks.xla.text.brackets import end_of_group, split_top
 
 POINTER_BYTES = 8
-"""Bytes per element of a tuple's table."""
 _TUPLE = "tuple"
 _MAX_DEPTH = 64
 _ARRAY = re.compile(r"(b\()?\s*([a-zA-Z]\w*)\[([^\]]*)\]")
@@ -22,19 +21,16 @@ _SETTINGS = re.compile(r"([A-Z])((?:\([^()]*\))+)")
 
 @dataclass(frozen=True)
 class HloShape:
-    """The shape of an array, a token or a tuple."""
-
     dtype: str
     """XLA's name in lower case: "f32", "pred", "token", "tuple"."""
     dims: tuple[int | None, ...] = ()
-    """Dimensions: the upper bound of a dynamic one, None without a bound."""
+    """A dynamic dimension has its upper bound, or None."""
     layout: str = ""
     """The text in braces after the dimensions: "1,0:T(8,128)S(1)"."""
     elements: tuple["HloShape", ...] = ()
 
     @property
     def is_tuple(self) -> bool:
-        """Whether it is a tuple."""
         return self.dtype == _TUPLE
 
     @cached_property
@@ -59,12 +55,10 @@ class HloShape:
 
 @lru_cache(maxsize=2**14)
 def parse_shape(text: str) -> HloShape:
-    """Parse a shape; raises MalformedInputError. O(length)."""
     return _whole_shape(text, 0)
 
 
 def end_of_shape(text: str, start: int) -> int:
-    """Return the end of the shape at `start`; raises MalformedInputError without one."""
     if text.startswith("(", start):
         return end_of_group(text, start)
     found = _ARRAY.match(text, start)
@@ -82,7 +76,6 @@ def end_of_shape(text: str, start: int) -> int:
 
 
 def is_known_dtype(dtype: str) -> bool:
-    """Return whether the size of an element type is known."""
     return dtype in _BITS or _NUMBERED.fullmatch(dtype) is not None
 
 

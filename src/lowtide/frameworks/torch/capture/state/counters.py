@@ -1,4 +1,4 @@
-"""Counters: names that code only increments by a constant, so that their values decide nothing."""
+"""Counters: names that code only increments, so that their values decide nothing."""
 
 import dis
 import functools
@@ -38,7 +38,6 @@ def _only_increments(code: types.CodeType, name: str) -> bool:
 
 
 def _uses_by_name(code: types.CodeType) -> dict[str, list[bool]]:
-    """Return by name whether each use is part of an increment."""
     instructions = [each for each in dis.get_instructions(code) if each.opname not in ("CACHE", "COPY_FREE_VARS")]
     uses: dict[str, list[bool]] = {}
     part_of_increment: set[int] = set()

@@ -26,8 +26,6 @@ class _Stored:
 
 @dataclass(frozen=True, slots=True)
 class _Nested:
-    """A container with stored tensors."""
-
     spec: pytree.TreeSpec
     leaves: list[Any]
 
@@ -40,16 +38,12 @@ class CodeEffects:
     writes: list[tuple[Place, list[Any]]] = field(default_factory=list[tuple[Place, list[Any]]])
     stored: list[torch.Tensor] = field(default_factory=list[torch.Tensor])
     counts: list[tuple[Place, list[tuple[int, int]]]] = field(default_factory=list[tuple[Place, list[tuple[int, int]]]])
-    """Increments, by place and position."""
     printed: list[tuple[tuple[Any, ...], dict[str, Any]]] = field(
         default_factory=list[tuple[tuple[Any, ...], dict[str, Any]]]
     )
 
     def add(self, change: Change, given: Mapping[int, torch.Tensor], counters: Set[str]) -> None:
-        """Add a change. `given` has the live input tensors by `id`.
-
-        Raises UnsupportedError for a change that cannot be repeated.
-        """
+        """Add a change. `given` has the live input tensors by `id`."""
         self.changes.append(change)
         counts = change.counts(counters)
         if counts:
@@ -61,11 +55,9 @@ class CodeEffects:
 
     @property
     def is_counting(self) -> bool:
-        """Whether the only effects are increments of counters."""
         return len(self.counts) == len(self.writes) and not self.printed
 
     def are_like(self, others: "CodeEffects") -> bool:
-        """Return whether another run has the same effects, ignoring tensors."""
         if len(self.changes) != len(others.changes) or len(self.printed) != len(others.printed):
             return False
         return all(one.is_like(other) for one, other in zip(self.changes, others.changes, strict=True))
@@ -89,7 +81,6 @@ class CodeEffects:
         return leaf
 
     def count(self) -> None:
-        """Increment the counters."""
         for place, counts in self.counts:
             values = place.read()
             for position, difference in counts:
@@ -97,8 +88,6 @@ class CodeEffects:
             place.write(values)
 
     def make(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Write the new contents with their computed tensors, and print."""
-
         def real(value: Any) -> Any:
             if isinstance(value, _Nested):
                 return pytree.tree_unflatten(list(map(real, value.leaves)), value.spec)
@@ -115,7 +104,6 @@ class CannotReplayError(Exception):
 
 
 def reason_against(change: Change) -> str | None:
-    """Return why a change cannot be repeated in each call, or None."""
     if isinstance(change.place, Flags | ModuleStructure):
         return "changes the parameters or modules of the model"
     return None if change.place.is_restorable else "cannot be put back"

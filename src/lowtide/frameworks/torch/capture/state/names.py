@@ -18,7 +18,6 @@ _PYTORCH, _LOWTIDE, _NUMPY = (str(Path(str(package.__file__)).parent) for packag
 _FOLLOWED = (f"{_PYTORCH}/nn/modules/", f"{_PYTORCH}/nn/utils/", f"{_PYTORCH}/optim/swa_utils")
 _LIBRARY = sysconfig.get_paths()["stdlib"]
 _DYNAMIC = frozenset({"getattr", "setattr", "vars", "__dict__"})
-"""Names of code that may compute attribute names."""
 
 
 @functools.cache
@@ -33,24 +32,20 @@ def is_followed_file(path: str) -> bool:
 
 @functools.cache
 def is_followed_module(name: str) -> bool:
-    """Return whether the names of a Python module are state of the step."""
     path: Any = getattr(sys.modules.get(name), "__file__", None)
     is_main = name == "__main__"
     return is_main or (isinstance(path, str) and is_followed_file(path) and not path.startswith(_PYTORCH))
 
 
 def is_followed_class(kind: type) -> bool:
-    """Return whether attributes of a class are read by code that is followed."""
     return is_followed_module(kind.__module__) or kind.__module__.startswith(("torch.nn.modules", "torch.optim.swa"))
 
 
 def names_in(code: types.CodeType) -> set[str]:
-    """Return the names, and text like names, in code and its inner functions."""
     return {name for part in with_inner(code) for name in (*part.co_names, *mentioned_as_text(part))}
 
 
 def with_inner(code: types.CodeType) -> Iterator[types.CodeType]:
-    """Yield code and the code of its inner functions."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
@@ -58,12 +53,10 @@ def with_inner(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def mentioned_as_text(code: types.CodeType) -> list[str]:
-    """Return text in code that may name an attribute."""
     return [each for each in code.co_consts if isinstance(each, str) and each.isidentifier()]
 
 
 def computes_names(code: types.CodeType) -> bool:
-    """Return whether code outside of PyTorch may compute attribute names."""
     return not is_in_pytorch(code.co_filename) and not names_in(code).isdisjoint(_DYNAMIC)
 
 
@@ -72,7 +65,6 @@ def is_in_pytorch(path: str) -> bool:
 
 
 def global_names(function: types.FunctionType) -> list[str]:
-    """Return the globals that a function and its inner functions name."""
     table = function.__globals__
     found = dict.fromkeys(name for part in with_inner(function.__code__) for name in part.co_names if name in table)
     return list(found)
@@ -86,5 +78,4 @@ def calling_line() -> str:
 
 
 def is_user_file(path: str) -> bool:
-    """Return whether messages may point to a file."""
     return is_followed_file(path) and not is_in_pytorch(path) and path != "<string>"

@@ -1,4 +1,4 @@
-"""Places whose values are observed: flags of tensors, contents of arrays, random states, positions and defaults."""
+"""Places whose values are observed, such as flags of tensors and random states."""
 
 import operator
 import pickle
@@ -52,8 +52,6 @@ class Environment(Table):
 
 
 class ArrayContents(Place):
-    """The bytes of a small NumPy array."""
-
     __slots__ = ()
 
     def read(self) -> list[Any]:
@@ -66,8 +64,6 @@ class ArrayContents(Place):
 
 
 class PythonRandom(Place):
-    """The position of a generator of Python's `random`."""
-
     __slots__ = ()
     is_guarded = False
 
@@ -79,8 +75,6 @@ class PythonRandom(Place):
 
 
 class NumpyRandom(Place):
-    """The position of a generator of NumPy."""
-
     __slots__ = ()
     is_guarded = False
 
@@ -124,7 +118,6 @@ class DefaultState(Place):
 
 
 def random_places() -> Iterator[Place]:
-    """Yield the global generators of Python and NumPy."""
     python, numpy = global_generators()
     yield PythonRandom("numbers drawn by random", python)
     yield NumpyRandom("numbers drawn by numpy.random", numpy)

@@ -1,4 +1,4 @@
-"""Code that reads the clock, files or the environment, whose values guards cannot compare with those at capture."""
+"""Code that reads the clock, files or the environment."""
 
 import builtins
 import datetime
@@ -31,11 +31,9 @@ _DATES = (datetime.datetime, datetime.date)
 _DATE_METHODS = {"now", "today", "utcnow"}
 _FILE_METHODS = {"read_text", "read_bytes"}
 _MODULES: dict[str, types.ModuleType] = {each.__name__: each for each in (datetime, os, time)}
-"""Modules that a function may import."""
 
 
 def source_of(value: Any) -> str | None:
-    """Return the source that a function or object is known to read."""
     return _KNOWN.get(id(value))
 
 

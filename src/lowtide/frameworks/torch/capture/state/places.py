@@ -1,4 +1,4 @@
-"""Places that hold Python values: attributes, containers, globals and variables of outer functions."""
+"""Places that hold Python values."""
 
 from abc import ABC, abstractmethod
 from collections import deque
@@ -23,7 +23,7 @@ class Place(ABC):
     owner: Any
 
     is_guarded = True
-    """Whether a change from outside may change the program, unlike random states."""
+    """Whether a change from outside may change the program."""
     is_restorable = True
 
     @abstractmethod
@@ -35,7 +35,6 @@ class Place(ABC):
         raise NotImplementedError
 
     def name(self, values: list[Any], position: int) -> str:
-        """Return the label of one of these values."""
         return self.label
 
     def variables(self, values: list[Any]) -> list[Any]:
@@ -81,8 +80,6 @@ class Table(Place):
 
 
 class ModuleStructure(Table):
-    """The parameters or inner modules of a module."""
-
     __slots__ = ()
 
 
@@ -118,8 +115,6 @@ class Named(Place):
 
 
 class Globals(Place):
-    """The globals that some functions name."""
-
     __slots__ = ("keys",)
 
     def __init__(self, label: str, owner: Any, keys: list[str]):
@@ -145,8 +140,6 @@ class Globals(Place):
 
 
 class ListItems(Place):
-    """The items of a list or deque."""
-
     __slots__ = ()
 
     def read(self) -> list[Any]:
@@ -165,8 +158,6 @@ class ListItems(Place):
 
 
 class Members(Place):
-    """The members of a set."""
-
     __slots__ = ()
 
     def read(self) -> list[Any]:
@@ -179,8 +170,6 @@ class Members(Place):
 
 
 class Cell(Place):
-    """A variable of an outer function."""
-
     __slots__ = ("variable",)
 
     def __init__(self, label: str, owner: Any, variable: str):

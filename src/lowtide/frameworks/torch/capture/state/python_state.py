@@ -18,8 +18,6 @@ _SHOWN_LETTERS = 40
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """New values of one place."""
-
     place: Place
     before: list[Any]
     now: list[Any]
@@ -41,14 +39,12 @@ class Change:
         return [(place, now - before) for place, before, now in pairs] if is_counted else []
 
     def is_like(self, other: "Change") -> bool:
-        """Return whether another run made the same change, ignoring tensors."""
         if self.place.label != other.place.label or len(self.now) != len(other.now):
             return False
         return all(_same(*pair) or all(map(is_fake, pair)) for pair in zip(self.now, other.now, strict=True))
 
     @property
     def name(self) -> str:
-        """The name of the first value that changed."""
         if len(self.before) == len(self.now):
             return self.place.name(self.before, self.positions[0])
         fewer, more = sorted((self.before, self.now), key=len)
@@ -56,7 +52,6 @@ class Change:
         return self.place.label if added is None else self.place.name(more, added)
 
     def describe(self) -> str:
-        """Return the name of the first changed value, with both values if they are short."""
         if len(self.before) != len(self.now):
             return self.name
         shown = [_shown(values[self.positions[0]]) for values in (self.before, self.now)]
@@ -78,7 +73,6 @@ class PythonState:
 
     @property
     def counters(self) -> Set[str]:
-        """Names of variables that the code only increments."""
         return self._reach.counters
 
     @property
@@ -94,25 +88,23 @@ class PythonState:
     def of(cls, roots: Mapping[str, object], executed: Container[CodeType] | None = None) -> "PythonState":
         """Return the present state of a step with these functions and modules, by label.
 
-        It has the values that any of their code may use, or only `executed` code.
+        If `executed` is given, other code is not followed.
         """
         return cls(find_places(roots, executed))
 
     def renewed(self) -> "PythonState":
-        """Return the present state with the same guards, if the state holds."""
+        """Return the present state with the same guards."""
         present = PythonState(self._reach)
         present.guards = self.guards
         return present
 
     def holds(self) -> bool:
-        """Return whether all guarded values are unchanged."""
         return all(
             list(map(id, now := guard.read())) == identities or all_same(now, values)
             for guard, values, identities in self.guards
         )
 
     def guarded_values(self) -> list[list[Any]]:
-        """Return the present values of all guards."""
         return [guard.read() for guard, _, _ in self.guards]
 
     def changes_since(self, guarded_values: Sequence[list[Any]] | None) -> list[Change]:
@@ -133,7 +125,6 @@ class PythonState:
                 yield Change(place, before, now)
 
     def restore(self) -> None:
-        """Put back all values that allow it."""
         for change in self.changes():
             if change.place.is_restorable:
                 change.place.write(change.before)
@@ -149,7 +140,6 @@ def all_same(some: list[Any], others: list[Any]) -> bool:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Return whether two values are one object or equal numbers, text or tuples."""
     if one is other:
         return True
     if type(one) is not type(other):

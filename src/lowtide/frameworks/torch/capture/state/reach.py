@@ -1,7 +1,6 @@
 """Find the places whose values a step's functions may read or write.
 
-A worklist goes from the roots to attributes, items, closures and globals. It follows an attribute only if known code
-names it. New names start another round.
+The search follows an attribute only if known code names it. New names start another round.
 """
 
 import argparse
@@ -74,7 +73,6 @@ _UNREAD = frozenset(
 )
 _MODULE_TABLES = {"_parameters", "_buffers", "_modules"}
 _MOST_ITEMS = 100_000
-"""Larger containers are data, and are not followed."""
 _MOST_ARRAY_BYTES = 1 << 16
 _CALLED = {"__call__", "__getattr__", "__setattr__"}
 _ANY_INSTANCE = {"__init__", "__dict__", "__weakref__", "__module__", "__doc__", "__qualname__", "__annotations__"}
@@ -82,8 +80,6 @@ _ANY_INSTANCE = {"__init__", "__dict__", "__weakref__", "__module__", "__doc__",
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The values that a step's code may read or write."""
-
     places: Sequence[Place]
     counters: Set[str]
     sources: Set[str]
@@ -92,8 +88,7 @@ class Reach:
 def find_places(roots: Mapping[str, object], executed: Container[types.CodeType] | None = None) -> Reach:
     """Return the places that code reachable from labelled roots may use.
 
-    They include global random states, and the environment if code reads it. If `executed` is given, other code is not
-    followed.
+    If `executed` is given, other code is not followed.
     """
     closure = _PlaceSearch(frozenset(), False, executed)
     closure.run(roots)
@@ -119,7 +114,6 @@ class _PlaceSearch:
         self._waiting: deque[tuple[str, Any]] = deque()
         self._globals: dict[int, Globals] = {}
         self._by_name: list[tuple[str, Any]] = []
-        """Objects with attributes to follow if code names them."""
 
     def run(self, roots: Mapping[str, object]) -> None:
         for label, root in roots.items():
@@ -127,7 +121,6 @@ class _PlaceSearch:
         self._run()
 
     def follow_new_names(self) -> None:
-        """Follow attributes by new names until no name is new."""
         while new := frozenset(self.names) - self._known:
             known, self._known = self._known | new, new
             found, self._by_name = self._by_name, []

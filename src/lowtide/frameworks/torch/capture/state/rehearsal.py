@@ -1,7 +1,6 @@
 """Rehearsals: runs of a step's Python code on fake tensors, before each call if the code has effects.
 
-A rehearsal finds the program of a call and its effects on Python state. Programs with equal signatures are one program.
-The state is put back at once; the planned step makes the effects after it has run.
+A rehearsal finds the program of a call and its effects on Python state. Calls with equal signatures are one program.
 """
 
 import sys
@@ -78,8 +77,6 @@ _MOST_NAMES = 3
 
 
 class PythonChangedError(CaptureMismatchError):
-    """Python values changed, and the step became another program."""
-
     def __init__(self, described: Mapping[str, str]) -> None:
         self.names = frozenset(described)
         self.changes = ", ".join(described.values())
@@ -97,7 +94,6 @@ class Rehearsal:
 
     @property
     def is_pure(self) -> bool:
-        """Whether the code changes nothing and prints nothing."""
         return not self.effects.writes and not self.effects.printed
 
 
@@ -140,7 +136,6 @@ def _add(
     state: PythonState,
     run: RunOnFakes,
 ) -> None:
-    """Add a change. Raises UnsupportedError if there is a reason against it."""
     try:
         if reason is None:
             effects.add(change, given, state.counters)
@@ -173,9 +168,7 @@ class StepPython:
     """Whether calls are measured: each starts from the same state, without effects."""
     _is_called: bool = False
     _changes: dict[str, str] = field(default_factory=dict[str, str])
-    """Descriptions of some values that changed before the present call, by name."""
     _after: list[list[Any]] | None = None
-    """Guarded values after the last rehearsed call."""
     _drawn: list[Change] = field(default_factory=list[Change])
     _executed: ExecutedCode = field(default_factory=ExecutedCode)
     _labels: set[str] = field(default_factory=set[str])
@@ -190,7 +183,6 @@ class StepPython:
             self._is_called, self.pending = False, None
 
     def rehearse(self, roots: Mapping[str, object], run: RunOnFakes) -> Rehearsal:
-        """Return a new rehearsal of the present call."""
         self._note_changes()
         is_same = self.state is not None and set(roots) == self._labels and self.state.holds()
         self._labels, self._after, self._drawn = set(roots), None, []
@@ -262,7 +254,6 @@ class Rehearsed:
         self._guards = weakref.ref(rehearsal.guards)
 
     def note(self, rehearsal: Rehearsal) -> None:
-        """Note another rehearsal with the same signature."""
         self._guards, self.effects = weakref.ref(rehearsal.guards), rehearsal.effects
 
     def still_holds(self, present: PythonState | None) -> bool:

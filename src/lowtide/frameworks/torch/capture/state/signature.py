@@ -15,10 +15,8 @@ from lowtide.frameworks.torch.internals.runtime import DispatchMode, without_mod
 from lowtide.frameworks.torch.reading.effects import overwritten_tensors
 
 _MOST_DECIDING = 1 << 20
-"""Most elements of a tensor on which conditions may depend."""
 _MAKE_CONSTANTS = {"arange", "eye", "full", "linspace", "ones", "scalar_tensor", "zeros"}
 _MOST_BYTES = 1 << 16
-"""Limit in bytes; larger constants are compared by identity."""
 
 
 class SignatureRecorder(DispatchMode):
@@ -29,24 +27,21 @@ class SignatureRecorder(DispatchMode):
         self.calls: list[tuple[Any, ...]] = []
         self.is_paused = False
         self.reads_at: str | None = None
-        """The first line that read a number from a tensor that may differ in the next call, or None."""
+        """The first line that read a number from a tensor that may differ in the next call."""
         self._real: dict[int, torch.Tensor] = {}
-        """Real values of followed tensors, by `id`."""
         self._changing: set[int] = set()
-        """Those that may differ from call to call, by `id`."""
         self._numbers: dict[int, int] = {}
         self._kept: list[Any] = []
         """References that keep each `id` unique."""
 
     def number(self, tensor: torch.Tensor) -> int:
-        """Return the number of a tensor. A tensor that no op has made gets a new one."""
         if id(tensor) not in self._numbers:
             self._numbers[id(tensor)] = len(self._kept)
             self._kept.append(tensor)
         return self._numbers[id(tensor)]
 
     def finish(self, *facts: Any) -> tuple[Any, ...]:
-        """Return the calls and other facts as a comparable value that keeps constants alive."""
+        """Return a comparable value that keeps constants alive."""
         constants = [each for each in self._kept if isinstance(each, torch.Tensor) and not _is_traced(each)]
         self._numbers.clear()
         self._kept.clear()
@@ -70,7 +65,7 @@ class SignatureRecorder(DispatchMode):
         return result
 
     def follow(self, tensor: torch.Tensor, value: torch.Tensor, *, may_change: bool = False) -> None:
-        """Compute with a real value where only followed tensors are used. It `may_change` from call to call."""
+        """Compute with a real value where only followed tensors are used."""
         self.number(tensor)
         if may_change:
             self._changing.add(id(tensor))
@@ -143,13 +138,11 @@ def may_decide(value: torch.Tensor) -> bool:
 
 
 def is_small(result: Any) -> bool:
-    """Return whether all tensors of a result are small enough to be computed while a step is captured."""
     sizes = [tensor.numel() for tensor in pytree.tensors_in([result])]
     return all(type(size) is int and size <= _MOST_DECIDING for size in sizes)
 
 
 def makes_constants(func: Any, result: Any) -> bool:
-    """Return whether an op without tensors makes a constant, which can be computed here if it is small."""
     return op_name(func) in _MAKE_CONSTANTS and isinstance(result, torch.Tensor) and result.device.type == "cpu"
 
 

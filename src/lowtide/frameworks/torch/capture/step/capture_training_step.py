@@ -157,7 +157,6 @@ class _Removed(nn.ParameterList):
 
 
 def _modules_of(step: TrainingStep) -> ModuleTensors:
-    """Return the tensors of a step's modules, removed ones included."""
     roots = modules_of(*step.traced_functions().values())
     inner = [each for root in roots for each in root.modules()]
     updated = {id(each): each for each in step.parameters()}
@@ -181,7 +180,7 @@ def rehearse_step(
 ) -> Rehearsal:
     """Return the rehearsal of a step's present call. Fill `discovered` if it includes the update.
 
-    Leaves out an `after_update` that has effects on Python state or cannot run on fake tensors.
+    Leaves out an `after_update` with effects on Python state, or that cannot run on fake tensors.
     """
     python = step.python
     if python.pending is not None:
@@ -237,7 +236,6 @@ class _StepProgram:
             )
         self.updated = [position[id(parameter)] for parameter in step.parameters()]
         self.receiving: list[int] = []
-        """Positions with a gradient in the last run."""
         self.sources: list[torch.Tensor] = []
         self._clipping_order = step.model_order()
 
@@ -263,7 +261,6 @@ class _StepProgram:
             self.run(tensors, [], update if step.part.last or discovered is not None else None, None)
 
     def given(self) -> dict[int, torch.Tensor]:
-        """Return the live inputs of the last run, by the `id` of its sources."""
         live = [*self.modules.live(), *self.call.tensors]
         return {id(source): own for source, own in zip(self.sources, live, strict=True)}
 
@@ -274,10 +271,9 @@ class _StepProgram:
         update: Callable[[list[torch.Tensor]], None] | None,
         scaler: GradScaler | None,
     ) -> list[torch.Tensor]:
-        """Run forward, backward, then `update` on the parameters with gradients.
+        """Run forward, backward and `update`. Return the loss, then the scaler's flag for infinite gradients.
 
-        Return the loss, then the scaler's flag for infinite gradients. Without `update`, return the loss and gradients
-        not added to `accumulated`.
+        Without `update`, return the loss and gradients not added to `accumulated`.
         """
         trainable = {index for index in self.updated if self.modules.trainable[index]}
         sources = [t.detach().requires_grad_() if index in trainable else t for index, t in enumerate(tensors)]
@@ -337,7 +333,7 @@ class _StepProgram:
                 step.after_update(step.model)
 
     def _call_before_update(self, parameters: Sequence[torch.Tensor]) -> None:
-        """Call `before_update`. Distributed parameters and gradients are DTensors there, so norms cover all ranks."""
+        """Call `before_update`. Distributed parameters are DTensors there, so norms cover all ranks."""
         hook: Any = self.step.before_update
         live = self.step.parameters()
         given = [distributed_twin(part, own) for part, own in zip(parameters, live, strict=True)]
@@ -348,7 +344,6 @@ class _StepProgram:
 
 
 def _loss_of(module: GraphModule) -> Node:
-    """Return the loss. The graph returns its alias, made after the update."""
     (output,) = module.graph.find_nodes(op="output")
     detached = output.all_input_nodes[0]
     return detached.all_input_nodes[0]
@@ -368,7 +363,6 @@ def _own_gradients(gradients: Sequence[torch.Tensor], parameters: Sequence[torch
 
 
 def _present_values(state: OptimizerState) -> list[torch.Tensor | None]:
-    """Return present tensors, initial values for missing small ones, else None."""
     missing = [(entry.parameter, entry.key) for entry in state.missing()]
     firsts = dict(zip(missing, initial_values(state.optimizer, missing), strict=True))
     parameters = state.parameters()

@@ -45,11 +45,9 @@ class Decisions:
 
     conditions: tuple[Any, ...]
     initial: tuple[Any, ...]
-    """Per slot, an input position, a constant, or None."""
     ops: tuple[ScalarOp, ...]
 
     def hold(self, sources: Sequence[Any], settings: Mapping[str, Any]) -> bool:
-        """Return whether inputs and settings satisfy the conditions."""
         if not self.conditions:
             return True
         numbers = dict(settings)
@@ -92,7 +90,6 @@ class ScalarValues(DispatchMode):
         self._ops: list[ScalarOp] = []
 
     def follow(self, traced: torch.Tensor, value: torch.Tensor, position: int) -> None:
-        """Follow a tensor with the value at a position of the sources."""
         with without_modes():
             self._add(traced, value.detach().clone(), position)
 

@@ -26,12 +26,9 @@ _SCHEDULED = ("lr", "betas", "momentum", "weight_decay")
 
 
 class ScalarSetting(NamedTuple):
-    """One float setting of an optimizer."""
-
     group: int
     key: str
     part: int | None
-    """Index in a tuple."""
 
     @property
     def label(self) -> str:
@@ -87,7 +84,7 @@ class OptimizerState:
     optimizer: Optimizer
     entries: tuple[StateEntry, ...]
     settings: tuple[tuple[int, str], ...]
-    """Group and key of tensor settings, such as a learning rate."""
+    """Group and key of tensor settings."""
     scalars: ScalarSettings
     spells_out_fused: bool
 
@@ -99,7 +96,6 @@ class OptimizerState:
         return state + [f"optimizer.group{group}.{key}" for group, key in self.settings]
 
     def live(self) -> list[torch.Tensor]:
-        """Return state tensors, then tensor settings."""
         parameters = self.parameters()
         state = [self.optimizer.state[parameters[entry.parameter]][entry.key] for entry in self.entries]
         return state + [self.optimizer.param_groups[group][key] for group, key in self.settings]
@@ -131,7 +127,6 @@ class OptimizerState:
         self._move(on_host)
 
     def bring_to_device(self) -> None:
-        """Move all state to the device, for programs that do not copy it there."""
         self._move(())
 
     def _move(self, on_host: Collection[int]) -> None:
@@ -142,7 +137,6 @@ class OptimizerState:
                 move(local_part(value), form.device, to_host=place in on_host)
 
     def fixed_settings(self) -> list[dict[str, Any]]:
-        """Return the settings that are constants of the graph."""
         groups: Groups = [settings_of(group) for group in self.optimizer.param_groups]
         self.scalars.put(groups, [None] * len(self.scalars.entries))
         return groups
@@ -180,8 +174,8 @@ def discover_state(
 ) -> OptimizerState:
     """Find the state by two updates on fake parameters.
 
-    Raises UnsupportedError for Python state that changes in every step, and if distributed parameters are not updated
-    element by element.
+    Raises UnsupportedError for Python state that changes in every step, and for distributed parameters that are not
+    updated element by element.
     """
     settings = tuple(
         (index, key)
@@ -228,7 +222,6 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _form_of(value: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
-    """Return an empty tensor of the same form. Large ones go to their parameter's device."""
     device = parameter.device if value.numel() > 1 else value.device
     return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=device)
 
@@ -239,8 +232,6 @@ _NEGATIVE_ZERO = -0.0
 
 
 class _Recording(dict[str, Any]):
-    """State that records first values."""
-
     def __init__(self) -> None:
         super().__init__()
         self.first: dict[str, Any] = {}
@@ -258,8 +249,8 @@ class _Recording(dict[str, Any]):
 def initial_values(optimizer: Optimizer, wanted: Sequence[tuple[int, str]]) -> list[float | None]:
     """Return the initial number of each wanted entry, by updates of small parameters.
 
-    Entries are parameter position and key. None marks a copy of the parameter, such as master weights. Raises
-    UsageError for other entries without one initial number.
+    None marks a copy of the parameter, such as master weights. Raises UsageError for other entries without one initial
+    number.
     """
     if not wanted:
         return []

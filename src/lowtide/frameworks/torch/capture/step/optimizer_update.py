@@ -1,7 +1,7 @@
 """Run an optimizer's own update on other parameters, state and settings.
 
 A fused kernel skips updates with infinite gradients itself. For compilers that fuse, the plain update is undone if a
-gradient is infinite. The scaler updates the scale after the graph has run.
+gradient is infinite.
 """
 
 import builtins
@@ -61,7 +61,6 @@ def parameters_of(optimizer: Optimizer) -> list[torch.Tensor]:
 
 
 def settings_of(group: dict[str, Any]) -> dict[str, Any]:
-    """Return a group's settings without tensors."""
     return {key: value for key, value in group.items() if key != "params" and not isinstance(value, torch.Tensor)}
 
 
@@ -75,13 +74,11 @@ def refuse_hooks(optimizer: Optimizer) -> None:
 
 
 def refuse_step_hooks(optimizer: Optimizer) -> None:
-    """Raise UnsupportedError for hooks of the update, among them hooks of all optimizers."""
     if has_step_hooks(optimizer):
         raise UnsupportedError(f"{type(optimizer).__name__} has step hooks; use before_update or after_update instead")
 
 
 def unwrapped_step(optimizer: Optimizer) -> Any:
-    """Return the update function without hooks and graph breaks."""
     function: Any = type(optimizer).step
     while hasattr(function, "__wrapped__"):
         function = function.__wrapped__
@@ -107,14 +104,13 @@ _BY_ELEMENT = frozenset(
         *("new_empty", "new_zeros", "new_ones", "new_full", "empty_strided", "_local_scalar_dense", "fill_", "zero_"),
     )
 )
-"""Ops besides element-wise ones that compute the same on each part of a tensor."""
 _ACROSS_ELEMENTS = ("_foreach_norm", "_foreach_max", "_foreach_powsum", "_foreach_mm")
 
 
 class ByElement(DispatchMode):
     """Raises UnsupportedError for an op that computes across the elements of a tensor.
 
-    An update of distributed parameters runs on the parts of one rank, which then gives other results.
+    Distributed parameters are updated by parts, which would give other results.
     """
 
     def __init__(self, optimizer: Optimizer) -> None:
@@ -149,7 +145,6 @@ def refuse_unless_fused(optimizer: Optimizer) -> None:
 
 
 def scaled_step(scaler: GradScaler, optimizer: Optimizer) -> None:
-    """Let the scaler run the optimizer's update, without hooks."""
     wrapped = vars(optimizer).get("step")
     vars(optimizer)["step"] = partial(raw_step, optimizer)
     try:
@@ -213,7 +208,6 @@ class UpdateCalls(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self._calls: list[dict[str, str]] = []
-        """Per fused call, symbols by argument."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given: dict[str, Any] = dict(kwargs or {})
@@ -226,7 +220,6 @@ class UpdateCalls(TorchFunctionMode):
         return func(*args, **given)
 
     def connect(self, graph: Graph, inputs: Mapping[str, Node]) -> None:
-        """Pass `inputs`, placeholders by symbol, to the fused nodes."""
         nodes = [node for node in graph.nodes if op_name(node.target) in FUSED_OPTIMIZERS]
         for node, call in zip(nodes, self._calls, strict=True):
             node.kwargs = {**node.kwargs, **{name: inputs[symbol] for name, symbol in call.items()}}

@@ -39,7 +39,6 @@ class TrainingStepBinding(Binding):
     call: CallInputs
     state: OptimizerState
     forms: tuple[Any, ...]
-    """`form_of` each tensor of the modules and the optimizer."""
     part: Part
     updated: tuple[int, ...]
     """Positions of the optimizer's parameters among the modules' tensors."""
@@ -48,24 +47,17 @@ class TrainingStepBinding(Binding):
     modes: tuple[bool, ...]
     settings: list[dict[str, Any]]
     symbols: tuple[str, ...]
-    """Symbols of the scalar settings."""
     decisions: Decisions
     rehearsed: Rehearsed
     rehearse: Callable[[tuple[Any, ...], Mapping[str, Any]], Rehearsal]
-    """Rehearses the present call of the step."""
     keeps_after_update: bool
     on_host: frozenset[int] = frozenset()
-    """Entries of the state that live on the host."""
     parameters_on_host: Mapping[int, torch.device] = field(default_factory=dict[int, torch.device])
-    """Positions of the modules' tensors that live on the host, with their device."""
     gradients_on_host: frozenset[int] = frozenset()
-    """Indices into `received` of the gradients that wait on the host between calls."""
+    """Indices into `received`."""
     versions: list[int] = field(default_factory=list[int])
-    """In-place changes of `_held()` before the present call."""
     made: list[tuple[torch.Tensor, str]] = field(default_factory=list[tuple[torch.Tensor, str]])
-    """State entries that `materialize` created."""
     present: list[PythonState] = field(default_factory=list[PythonState])
-    """The Python state before `materialize`."""
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
         if self.step.part != self.part:
@@ -94,7 +86,6 @@ class TrainingStepBinding(Binding):
         return [*held, *self._accumulated(), *self._scale(), *inputs, *scalars]
 
     def bring_to_device(self) -> None:
-        """Move parameters and state that plans have moved to the host back to the device."""
         self.modules.put_on_host({})
         self.state.bring_to_device()
 
@@ -126,7 +117,7 @@ class TrainingStepBinding(Binding):
         return [] if scaler is None else [live_scale(scaler, home_of(local_part(self.state.parameters()[0])))]
 
     def _accumulated(self) -> list[torch.Tensor]:
-        """Return gradients of earlier calls, and memory for those on the host. The last call removes the others."""
+        """Return gradients of earlier calls, and memory for those on the host."""
         parameters, waiting = self.state.parameters(), self.step.waiting
         if self.part.first:
             waiting.clear()
@@ -145,10 +136,6 @@ class TrainingStepBinding(Binding):
         return present
 
     def finish(self, outputs: list[Any], sources: list[Any]) -> Any:
-        """Return the loss. Before the last call, gradients stay in `.grad`, or wait on the host.
-
-        The effects of the step's Python code are made, with the tensors that it stores.
-        """
         parameters = self.state.parameters()
         stored = [outputs.pop() for _ in self.rehearsed.effects.stored][::-1]
         if self.part.first and not self.part.last:
@@ -229,7 +216,6 @@ class TrainingStepBinding(Binding):
 
 
 def describe_failed_call(begun: Sequence[str] | None, n_parameters: int, *, drops_gradients: bool) -> str:
-    """Return a line about the parameters whose update had begun, None if unknown."""
     if begun is None:
         parts = ["lowtide: some updates of this call may be complete and others not; load a checkpoint"]
     elif begun:

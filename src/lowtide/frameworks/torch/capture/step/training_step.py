@@ -71,11 +71,10 @@ ModelHook = Callable[[nn.Module], object]
 class TrainingStep:
     """One step of training: clear gradients, compute and differentiate the loss, update the parameters.
 
-    A call runs plain PyTorch and returns the detached loss.
-
-    `loss_function(model, *batch)` returns the scalar loss. By default, it is `.loss`, `["loss"]` or the first element
-    of `model(*batch)`, or the output itself. `before_update` gets the parameters with gradients, in the model's order,
-    such as for clipping. `after_update` gets the model, such as to average parameters.
+    A call runs plain PyTorch and returns the detached loss. The scalar loss is `loss_function(model, *batch)`. By
+    default, it is `.loss`, `["loss"]` or the first element of `model(*batch)`, or the output itself. `before_update`
+    gets the parameters with gradients, in the model's order, such as for clipping. `after_update` gets the model, such
+    as to average parameters.
 
     With `accumulate`, that many calls make a step: gradients of the mean loss add up in `.grad`, and the last call
     updates. A `grad_scaler` scales the loss, skips updates and updates its scale; `before_update` gets unscaled
@@ -115,7 +114,7 @@ class TrainingStep:
         self.owners = dict[int, ref[nn.Module]]()
         """Modules of the optimizer's parameters, by `id`."""
         self.keeps_after_update = False
-        """Whether `after_update` runs as Python after the planned step, because it changes Python state."""
+        """Whether `after_update` runs as Python after the planned step."""
 
     def one_thread(self) -> AbstractContextManager[None]:
         """Return a context that raises UsageError while another thread runs the step."""
@@ -220,7 +219,6 @@ class TrainingStep:
 
 
 def _accepts(function: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:
-    """Return whether a function can be called with these arguments; True if its signature is unknown."""
     try:
         signature = inspect.signature(function.forward if isinstance(function, nn.Module) else function)
     except (TypeError, ValueError):
@@ -261,7 +259,6 @@ def _active(scaler: object) -> GradScaler | None:
 
 
 def check_callable(**given: object) -> None:
-    """Raise UsageError for a value that is neither None nor callable."""
     for name, value in given.items():
         if value is not None and not callable(value):
             raise UsageError(f"{name} is {named_type(value)}; give a function, or leave it out")

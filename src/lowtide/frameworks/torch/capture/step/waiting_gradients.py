@@ -1,6 +1,6 @@
 """Gradients that wait on the host between the calls of an accumulating step.
 
-PyTorch refuses a `.grad` on another device than its parameter, so they have memory of their own, which all steps use.
+PyTorch refuses a `.grad` on another device than its parameter, so they have their own memory.
 """
 
 from dataclasses import dataclass, field
@@ -17,18 +17,15 @@ class WaitingGradients:
 
     _memory: dict[int, torch.Tensor] = field(default_factory=dict[int, torch.Tensor])
     _present: set[int] = field(default_factory=set[int])
-    """Positions with a gradient of an earlier call."""
 
     def clear(self) -> None:
         """Drop all gradients, but keep their memory."""
         self._present.clear()
 
     def note(self, position: int) -> None:
-        """Note that a call has written a gradient."""
         self._present.add(position)
 
     def memory(self, position: int, parameter: torch.Tensor) -> torch.Tensor:
-        """Return a gradient's memory on the host of its parameter's device."""
         part = local_part(parameter)
         if position not in self._memory:
             self._memory[position] = empty_on_host(part, home_of(part))

@@ -19,13 +19,12 @@ class Attempt(Generic[Compiled]):
     target: int
     compiled: Compiled
     excess_bytes: int
-    """Known excess of the kernels over the budget; negative if they leave some."""
+    """Negative if the kernels leave some of the budget."""
     planned_bytes: int
-    """Peak of the plan before fusion."""
     is_least: bool
     """Whether no plan for fewer bytes exists."""
     is_free: bool
-    """Whether nothing is recomputed or copied, so a larger target cannot help."""
+    """Whether nothing is recomputed or copied."""
 
     @property
     def fits(self) -> bool:
@@ -35,10 +34,9 @@ class Attempt(Generic[Compiled]):
 def least_excess(first: Attempt[Compiled], attempt: Callable[[int], Attempt[Compiled] | None]) -> Attempt[Compiled]:
     """Return the fitting attempt with the largest target, else the one with the smallest excess, of at most four.
 
-    The target of `first` is the budget. `attempt` plans for a target and compiles, or returns None. If kernels miss,
-    the target goes down by their excess, or up to twice that. If they then leave much of the budget, it goes up in
-    proportion (regula falsi). If no plan needs less, targets between its peak and the lowest need are bisected:
-    recomputing nearly everything can lose more to fusion than it saves.
+    The target of `first` is the budget. If kernels miss, the target goes down by up to twice the excess, then up by
+    regula falsi. If no plan needs less, targets above its peak are bisected: recomputing nearly everything can lose
+    more to fusion than it saves.
     """
     best = first
     missed = [] if first.fits else [first]

@@ -1,4 +1,4 @@
-"""Memory left to the kernels of planned graphs, and their needs after fusion."""
+"""Memory left to planned graphs' kernels, and their needs after fusion."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ from lowtide.reporting.shortfall import describe
 
 
 class KernelsKnownError(Exception):
-    """Raised to stop a compilation before code generation, once its kernels' needs are known."""
+    """Raised to stop a compilation before code generation."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,8 @@ class _Pass:
     misses: bool
     strides: Mapping[str, tuple[int, ...]]
     saved: dict[str, KernelStorage]
-    """Storages of the forward results, for the backward pass; filled once kernels are known."""
     results: dict[str, KernelStorage]
     outputs: Sequence[str]
-    """Output names; saved values have the backward pass's names."""
 
 
 class FusedPeaks:
@@ -67,16 +65,14 @@ class FusedPeaks:
 
     @property
     def beyond_bytes(self) -> int:
-        """The largest excess over the budget; negative if the fullest pass leaves some bytes."""
+        """The largest excess; negative if all passes leave some bytes."""
         return self.excess_bytes or -(self._least_left or 0)
 
     @property
     def identity(self) -> str:
-        """An additional cache key."""
         return f"{self._allowed} {self._stops_at}"
 
     def expect(self, planned: PlannedModule, forward: GraphModule, backward: GraphModule, n_outputs: int) -> None:
-        """Record the bytes left to both passes; the forward pass has `n_outputs` own results."""
         graph, result = planned.graph, planned.result
         allowed = goal = result.budget.allowed[graph.spaces[0].name]
         if allowed is not None and self._allowed is not None:
@@ -101,20 +97,19 @@ class FusedPeaks:
             self._passes[_inputs_of(module)] = known
 
     def keeps_order(self, input_names: Sequence[str]) -> bool:
-        """Return whether kernels must stay in order, because a plan hides copies behind them."""
+        """Return whether copies run behind kernels, which must stay in order."""
         expected = self._passes.get(tuple(input_names))
         return expected is not None and bool(expected.planned.result.transfers.bytes_out)
 
     def kernel_budget(self, input_names: Sequence[str]) -> int | None:
-        """Return the bytes left to a graph's kernels; None without a plan or budget."""
+        """Return the bytes left to kernels; None without a plan or budget."""
         expected = self._passes.get(tuple(input_names))
         return None if expected is None else expected.left_bytes
 
     def known_inputs(self, input_names: Sequence[str]) -> KnownInputs:
         """Return facts about the inputs of the graph being compiled.
 
-        A copy in a convolution's layout has the name of a tensor that the caller keeps, but is freed at its last use.
-        Saved views share storage.
+        A copy in a convolution's layout is freed at its last use, although the caller keeps the input of that name.
         """
         expected = self._passes.get(tuple(input_names))
         if expected is None:
@@ -124,7 +119,7 @@ class FusedPeaks:
         return KnownInputs(copies, expected.saved)
 
     def record_outputs(self, input_names: Sequence[str]) -> Mapping[str, KernelStorage]:
-        """Record and return the result storages of the graph being compiled, for its backward pass."""
+        """Record the result storages of the graph being compiled."""
         expected = self._passes.get(tuple(input_names))
         if expected is None:
             return {}
@@ -132,10 +127,7 @@ class FusedPeaks:
         return expected.results
 
     def check(self, input_names: Sequence[str], peak_bytes: int) -> None:
-        """Record the needs of a graph's kernels; warn in one line if they exceed the bytes left.
-
-        Raises KernelsKnownError instead if that stops the compilation.
-        """
+        """Record a graph's needs; warn if they exceed the bytes left, or raise KernelsKnownError."""
         expected = self._passes.pop(tuple(input_names), None)
         if expected is None:
             return
@@ -150,7 +142,6 @@ class FusedPeaks:
             warn_of_need(planned, excess, needed)
 
     def record(self, peak_bytes: int, left_bytes: int) -> int:
-        """Record needs and return the excess."""
         left = max(0, left_bytes - peak_bytes)
         self._least_left = left if self._least_left is None else min(left, self._least_left)
         excess = max(0, peak_bytes - left_bytes)
@@ -162,13 +153,12 @@ _KEEP_MORE = "Inductor's kernels keep more alive than the plan"
 
 
 def warn_of_excess(name: str, excess_bytes: int, why: str = _KEEP_MORE, own_peak_bytes: int | None = None) -> None:
-    """Warn in one line that a program's kernels exceed its budget, and why."""
     alone = "" if own_peak_bytes is None else f" (Inductor alone needs {format_bytes(own_peak_bytes)})"
     warn_missed(f"lowtide: {name} may need {format_bytes(excess_bytes)} more than its budget{alone}: {why}")
 
 
 def warn_of_need(planned: PlannedModule, excess_bytes: int, needed_bytes: int, why: str | None = None) -> None:
-    """Warn like `warn_of_excess`, with the budget that the kernels meet; `why` defaults to the plan's shortfall."""
+    """Warn with the budget that kernels meet; `why` defaults to the plan's shortfall."""
     alone, shortfall = planned.own_peak_bytes, planned.result.shortfall
     said = why or (_KEEP_MORE if shortfall is None else _reason(shortfall))
     persistent = planned.graph.persistent_bytes()[planned.graph.spaces[0].name]
@@ -177,7 +167,7 @@ def warn_of_need(planned: PlannedModule, excess_bytes: int, needed_bytes: int, w
 
 
 def _reason(shortfall: Shortfall) -> str:
-    """Return why a plan misses its budget. Ops before fusion prove nothing about kernels."""
+    """Return why a plan misses; ops before fusion prove nothing about kernels."""
     return describe(shortfall) if shortfall.cause == "persistent buffers" else "no plan found needs less"
 
 
@@ -193,10 +183,7 @@ def _inputs_of(module: GraphModule) -> tuple[str, ...]:
 
 
 def _output_names(forward: GraphModule, backward: GraphModule, n_outputs: int) -> list[str]:
-    """Return the names of own results, and the backward pass's names of saved values.
-
-    The forward pass returns symbols after other saved values; the backward pass takes them first.
-    """
+    """Return the names of results. The forward pass returns symbols last; the backward pass takes them first."""
     outputs = outputs_of(forward)
     saved = outputs[n_outputs:]
     n_symbols = sum(isinstance(node, Node) and is_symbol(node) for node in saved)
@@ -215,7 +202,6 @@ class StopAfterScheduling(SchedulerPass):
         self._strides: Strides | None = None
 
     def take_strides(self) -> Strides | None:
-        """Return the result strides, once."""
         strides, self._strides = self._strides, None
         return strides
 

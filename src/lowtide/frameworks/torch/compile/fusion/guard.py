@@ -29,8 +29,8 @@ from lowtide.frameworks.torch.planning.options import Options, identity
 MOST_REDUCTIONS = 4
 """Most reductions in a fused GPU kernel.
 
-Recomputed layers share shapes, so Inductor would fuse the norms of all layers. A kernel with 30 norms took 5.6 ms on an
-H200, which moves as many bytes in 0.4 ms.
+Inductor would fuse the norms of all recomputed layers. A kernel with 30 norms took 5.6 ms on an H200, which moves as
+many bytes in 0.4 ms.
 """
 _Interval = tuple[Place, Place] | None
 
@@ -46,9 +46,8 @@ class _Fusion:
 class FusionTimeline:
     """Bytes alive at each op while pairs of ops are fused.
 
-    Two groups are fused at the position of either. If other ops would have to move, all buffers of both groups count as
-    alive in between. Results of `loops` (reductions) are known only when their loop ends; values computed in the loop
-    are then lost unless stored.
+    If other ops would have to move, all buffers of two fused groups count as alive in between. Values computed in a
+    loop (`loops`: reductions) are lost at its end unless stored.
     """
 
     def __init__(self, graph: Graph, capacity: int, loops: Collection[OpId] = ()) -> None:
@@ -66,11 +65,10 @@ class FusionTimeline:
 
     @property
     def peak_bytes(self) -> int:
-        """Most bytes alive."""
         return int(self._live.max(initial=0))
 
     def fits(self, ops: Iterable[OpId], others: Iterable[OpId]) -> bool:
-        """Return whether two sets of ops can be fused within the capacity, or without needing more than now."""
+        """Return whether two sets of ops can be fused within the capacity, or the current need."""
         first, second = self._group(ops), self._group(others)
         if first == second or self._surely_fits(first, second):
             return True
@@ -79,17 +77,14 @@ class FusionTimeline:
         return int(fusion.live.max(initial=0)) <= max(self._capacity, int(before.max(initial=0)))
 
     def _surely_fits(self, first: Place, second: Place) -> bool:
-        """Return whether all buffers of two groups fit in between, even if none is alive there now."""
         between = self._live[min(first, second) : max(first, second) + 1]
         left = self._capacity - int(between.max(initial=0))
         return left >= 0 and sum(self._sizes[buffer] for buffer in self._touched[first] | self._touched[second]) <= left
 
     def fuse(self, ops: Iterable[OpId]) -> None:
-        """Fuse ops."""
         self._group(ops)
 
     def _group(self, ops: Iterable[OpId]) -> Place:
-        """Return a group's position, fusing its ops first if needed."""
         places = sorted({self._place[op] for op in ops})
         group = places[0]
         for place in places[1:]:
@@ -149,7 +144,7 @@ class FusionTimeline:
         return frozenset(buffer for rows in (structure.allocates, structure.touches) for buffer in rows[op].tolist())
 
     def _levels(self, both: list[OpId]) -> dict[OpId, int]:
-        """Return how many loops end before each op of a group; empty without loops."""
+        """Return how many loops end before each op of a group."""
         if self._loops.isdisjoint(both):
             return {}
         levels: dict[OpId, int] = {}
@@ -159,10 +154,7 @@ class FusionTimeline:
         return levels
 
     def _interval(self, buffer: BufferId, moved: dict[OpId, Place], levels: dict[OpId, int]) -> _Interval:
-        """Return a buffer's live range after some ops move.
-
-        A buffer used only within a fused group is not stored if all its users run before another loop begins.
-        """
+        """Return a buffer's live range after ops move; None if it is used in its group only, before another loop."""
         graph = self._graph
         producer, users = int(graph.structure.producers[buffer]), graph.structure.users[buffer].tolist()
         only_here = producer in moved and all(op in moved for op in users)
@@ -181,7 +173,7 @@ def _add(live: NDArray[np.int64], start: Place, interval: _Interval, size: int) 
 
 
 class FusionGuard(CustomSchedulerPass):
-    """A pass before fusion; with a budget, Inductor then asks it about each pair of kernels."""
+    """A pass before fusion. With a budget, Inductor then asks it about each pair of kernels."""
 
     def __init__(self, options: Options, peaks: FusedPeaks) -> None:
         self._options = options
@@ -210,7 +202,6 @@ class FusionGuard(CustomSchedulerPass):
         return nodes
 
     def uuid(self) -> str:
-        """Return a cache key."""
         return f"{identity(self._options)} {self._peaks.identity}"
 
 
@@ -219,7 +210,6 @@ def _loops(nodes: Sequence[KernelNode]) -> set[OpId]:
 
 
 def _has_too_many_reductions(node1: KernelNode, node2: KernelNode) -> bool:
-    """Return whether two GPU kernels have too many reductions for the registers together."""
     counts = n_reductions(node1), n_reductions(node2)
     return all(counts) and sum(counts) > MOST_REDUCTIONS and not becomes_cpp(node1)
 
@@ -236,7 +226,6 @@ class _Choices:
         return getattr(self.outer, name)
 
     def can_fuse(self, scheduler: Any, node1: KernelNode, node2: KernelNode, shared_data_score: int) -> bool:
-        """Return whether two kernels may be fused; Inductor asks first."""
         if not self.outer.can_fuse(scheduler, node1, node2, shared_data_score):
             return False
         if scheduler is not self._scheduler:

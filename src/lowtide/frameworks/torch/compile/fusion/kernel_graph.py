@@ -47,7 +47,7 @@ class KnownInputs:
     away: Collection[str] = ()
     """Inputs freed at their last use."""
     storages: Mapping[str, KernelStorage] = field(default_factory=dict[str, KernelStorage])
-    """Storages of saved inputs by name; others have their own. A view holds its whole base."""
+    """Storages of saved inputs. A view holds its whole base."""
 
 
 NO_KNOWN_INPUTS = KnownInputs()
@@ -56,8 +56,8 @@ NO_KNOWN_INPUTS = KnownInputs()
 def graph_of_kernels(nodes: Sequence[KernelNode], given: KnownInputs = NO_KNOWN_INPUTS) -> Graph:
     """Return the graph of scheduler nodes, with Inductor's size hints.
 
-    Inputs that the caller keeps are left out; others are donated. Host tensors count 0 bytes. Overwritten buffers keep
-    their first name. A buffer written in parts exists from its first part on.
+    Inputs that the caller keeps are left out. Host tensors count 0 bytes. Overwritten buffers keep their first name. A
+    buffer written in parts exists from its first part on.
     """
     sizes = sizes_of_buffers()
     wholes = _wholes(nodes)
@@ -99,7 +99,7 @@ def graph_of_kernels(nodes: Sequence[KernelNode], given: KnownInputs = NO_KNOWN_
 def _inputs(
     builder: GraphBuilder, names: Iterable[str], given: KnownInputs, outputs: set[str], on_host: set[str]
 ) -> dict[str, BufferId]:
-    """Add the inputs freed at their last use. Inputs that share storage become one buffer."""
+    """Inputs that share storage become one buffer."""
     kept = {given.storages[name] for name in outputs if name in given.storages}
     shared: dict[KernelStorage, BufferId] = {}
     buffers: dict[str, BufferId] = {}
@@ -139,7 +139,6 @@ def _wholes(nodes: Sequence[KernelNode]) -> dict[str, str]:
 
 
 def _stored(node: KernelNode, pairs: Iterable[tuple[str, str]]) -> set[str]:
-    """Return a kernel's results that need storage, without those that it overwrites itself."""
     made = {buffer.get_name() for buffer in node.get_outputs() if not stays_within(buffer, node)}
     made |= read_in_later_loops(node)
     ends = {buffer.get_name() for buffer in node.get_outputs() if is_only_read_by(buffer, node)}
@@ -166,10 +165,7 @@ def _scratch_of(node: KernelNode) -> int:
 
 
 def _left_in_tuple(call: Node, node: KernelNode) -> int:
-    """Return the bytes of unused results, freed with their tuple: an op may be recomputed for one result.
-
-    Overwritten arguments follow the results.
-    """
+    """Return the bytes of unused results, which are freed with their tuple."""
     results = hinted_value_of(call)
     if not isinstance(results, tuple):
         return 0

@@ -11,22 +11,21 @@ from lowtide.frameworks.torch.reading.effects import is_random
 
 _MOST_NODES = 200_000
 _DIGITS = 4
-"""Digits of memory shares, as in PyTorch's solvers: a few bytes of scalars must not displace a large tensor."""
+"""Digits of memory shares, as in PyTorch's solvers: a few bytes must not displace a large tensor."""
 
 
 class RooflineRuntime(CustomRuntimeEstimator):
-    """Prices of ops by arithmetic and memory traffic; see `seconds_of`."""
+    """Prices of ops; see `seconds_of`."""
 
     def __call__(self, node: Node) -> float:
         return seconds_of(node)
 
     def uuid(self) -> str:
-        """Return a key."""
         return package_identity()
 
 
 class ExactKnapsack(CustomKnapsackSolver):
-    """Saves the ops that take longest to recompute within the memory, and every random draw.
+    """Saves the ops that take longest to recompute, and every random draw.
 
     A recomputed draw has other values: with PyTorch's solvers, gradients of dropout may differ silently.
     """
@@ -49,15 +48,14 @@ class ExactKnapsack(CustomKnapsackSolver):
         return saved, [place for place in range(len(memory)) if place not in set(saved)]
 
     def uuid(self) -> str:
-        """Return a key."""
         return package_identity()
 
 
 def knapsack(weights: Sequence[float], values: Sequence[float], capacity: float) -> list[int]:
     """Return the items of highest total value within a capacity, ascending.
 
-    Branch and bound, densest items first, bounded by the fractional knapsack (Dantzig). Optimal if it ends within
-    200,000 nodes, otherwise at least as good as greedy by density. Deterministic.
+    Branch and bound by the fractional knapsack (Dantzig). Optimal if it ends within 200,000 nodes, else at least as
+    good as greedy by density. Deterministic.
     """
     items = [item for item in range(len(weights)) if weights[item] <= capacity]
     items.sort(key=lambda item: (-values[item] / weights[item] if weights[item] > 0 else float("-inf"), item))

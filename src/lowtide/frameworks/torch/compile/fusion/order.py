@@ -25,21 +25,18 @@ from lowtide.frameworks.torch.internals.kernels import (
 from lowtide.frameworks.torch.planning.options import Options, identity
 
 Record = Callable[[Sequence[KernelNode], KnownInputs, Mapping[str, KernelStorage], int], None]
-"""Takes a pass's kernels, known inputs, result storages, and peak."""
 
 
 class MemoryOrder(SchedulerPass):
     """A scheduler pass, to run last, that lowers the peak; never worse than the given order."""
 
     def __init__(self, options: Options, peaks: FusedPeaks, record: Record | None = None) -> None:
-        """Set the options; `record` gets each pass's ordered kernels."""
         self._options = options
         self._peaks = peaks
         self._record = record
 
     @property
     def key(self) -> str:
-        """The options and the budgets."""
         return f"{identity(self._options)} {self._peaks.identity}"
 
     def __call__(self, nodes: Sequence[KernelNode]) -> list[KernelNode]:
@@ -60,7 +57,7 @@ class MemoryOrder(SchedulerPass):
 def in_order_of_lowest_peak(
     nodes: Sequence[KernelNode], options: Options, given: KnownInputs = NO_KNOWN_INPUTS
 ) -> list[KernelNode]:
-    """Return kernels in the order with the lowest peak found. Collectives and side effects keep their order."""
+    """Return the order with the lowest peak found. Collectives and side effects keep their order."""
     techniques = frozenset({"share"}) | (options.techniques & {"reorder"})
     settings = PlanSettings(techniques=techniques, effort=options.effort, addresses=False)
     order = find_plan(graph_of_kernels(nodes, given), settings).plan.order()
@@ -68,10 +65,7 @@ def in_order_of_lowest_peak(
 
 
 def _with_tuples_unpacked_early(nodes: Sequence[KernelNode]) -> list[KernelNode]:
-    """Return kernels with unpacking kernels directly after their tuple's maker.
-
-    A tuple keeps all results alive until the last is unpacked.
-    """
+    """Unpack tuples early: a tuple keeps all its results alive."""
     made = {name: node for node in nodes for name in node.get_buffer_names()}
     parts: dict[KernelNode, list[KernelNode]] = {}
     for node in nodes:
@@ -95,20 +89,18 @@ class CpuFunctions:
 
     peak_bytes: int
     last_kernels: tuple[KernelNode, ...]
-    """Kernels that must end a function, because the next would exceed the limit."""
+    """Kernels that end a function to stay within the limit."""
 
     @classmethod
     def of(
         cls, nodes: Sequence[KernelNode], most_bytes: int | None, given: KnownInputs = NO_KNOWN_INPUTS
     ) -> "CpuFunctions":
-        """Fill functions as Inductor does, but with at most `most_bytes`; `given` as in `graph_of_kernels`."""
+        """Fill functions as Inductor does, but with at most `most_bytes`."""
         graph = graph_of_kernels(nodes, given)
         before, made, after = _memory(graph)
         peak, last = 0, list[KernelNode]()
         held = 0
-        """Bytes of the function being filled, or 0."""
         latest: KernelNode = None
-        """The last kernel with code; functions end only after such kernels."""
         for place, node in enumerate(nodes):
             alone = int(before[place] + made[place] + graph.scratch[place])
             joined = held + int(made[place])

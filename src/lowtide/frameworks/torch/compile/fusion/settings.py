@@ -29,7 +29,7 @@ from lowtide.frameworks.torch.planning.planned_program import PlannedModule
 from lowtide.frameworks.torch.planning.programs import programs_planned, registry_state, restore_registry
 
 NOT_CACHED = {"enable_autograd_cache": False}
-"""Programs are planned when compiled, so that plans can be shown; the code of kernels still comes from the cache."""
+"""Programs are planned when compiled; the code of kernels still comes from the cache."""
 
 
 def settings(
@@ -40,9 +40,8 @@ def settings(
 ) -> dict[str, Any]:
     """Return changes of Inductor's configuration: our partitioner, and our kernel order as the last pass.
 
-    With a budget but without permission to reorder, kernels keep the order of their FX nodes, as planned. The user's
-    passes to overlap communication run before ours. `peaks` limits the kernels, by default to the bytes that plans
-    leave. `partitioner` replaces that of the options. `record` gets each pass's kernels.
+    With a budget but without permission to reorder, kernels keep the order of their FX nodes. `peaks` limits the
+    kernels, by default to the bytes that plans leave. `record` gets each pass's kernels.
     """
     peaks = FusedPeaks() if peaks is None else peaks
     chosen: dict[str, Any] = {
@@ -78,7 +77,7 @@ def inductor(budget: GivenBudget = None, *, allow: Iterable[str] | None = None, 
 
 
 class PlannedPartition(CustomPartitionerFn):
-    """Inductor's `custom_partitioner_fn`: split each joint graph by its plan."""
+    """Inductor's `custom_partitioner_fn`, following plans."""
 
     def __init__(self, options: Options, peaks: FusedPeaks, partitioner: Partitioner | None = None) -> None:
         self._options = options
@@ -95,12 +94,11 @@ class PlannedPartition(CustomPartitionerFn):
         return forward, backward
 
     def uuid(self) -> str:
-        """Return a key."""
         return f"{identity(self._options)} {self._peaks.identity}"
 
 
 BOTH_PASSES = {"force_non_lazy_backward_lowering": True}
-"""Compile both passes together, not backward at its first call, so that both needs are known."""
+"""Compile both passes together, not backward at its first call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +110,7 @@ class OwnNeed:
 
 
 def own_need(given: GivenGraph, options: Options, partitioner: Partitioner | None = None) -> OwnNeed | None:
-    """Return Inductor's own need for a captured graph; None if its passes cannot be compiled together.
-
-    Inductor alone partitions, lowers, fuses and orders it, without code generation. The registry does not change.
-    """
+    """Return Inductor's own need for a captured graph; None if its passes cannot be compiled together."""
     peaks = FusedPeaks()
     as_it_is = replace(options, budget=None, allow=(), plans=None)
     partitioner = partitioner or Partitioner(as_it_is, is_planned=False)
@@ -136,8 +131,8 @@ def schedule_only(
 ) -> PlannedModule | None:
     """Partition, lower, fuse and order a captured graph without code generation; return its partition.
 
-    `record` is a scheduler pass that reports kernel needs to `peaks`; `changes` extend Inductor's configuration.
-    Returns None if both passes cannot be compiled together. The registry does not change.
+    `record` is a scheduler pass that reports kernel needs to `peaks`. Returns None if both passes cannot be compiled
+    together. The registry of programs does not change.
     """
     end = StopAfterScheduling()
     partition = PlannedPartition(options, peaks, partitioner)

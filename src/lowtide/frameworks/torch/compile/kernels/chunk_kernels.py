@@ -35,10 +35,7 @@ _known: dict[tuple[str, tuple[_Form, ...]], str] = {}
 
 
 def fuse_with_inductor(module: GraphModule) -> str:
-    """Register a program of element-wise ops and sums, compiled at its first call; return its key.
-
-    It is lowered once, to plan the program around it with its kernels' memory and time.
-    """
+    """Register a program of element-wise ops and sums, compiled at its first call; return its key."""
     forms = tuple(_form_of(value_of(node)) for node in module.graph.find_nodes(op="placeholder"))
     identity = (module.code, forms)
     if identity not in _known:
@@ -97,7 +94,7 @@ def _with_passes(*passes: Any) -> dict[str, Any]:
 
 
 class RecordKernels(SchedulerPass):
-    """A scheduler pass that records the peak and work of kernels, over all passes lowered with it."""
+    """A scheduler pass that records the peak and work of kernels."""
 
     def __init__(self) -> None:
         self.peak = 0

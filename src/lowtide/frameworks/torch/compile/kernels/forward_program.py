@@ -60,11 +60,9 @@ class ForwardOrder(SchedulerPass):
 
     @property
     def key(self) -> str:
-        """The class and the options."""
         return f"{type(self).__name__} {identity(self._options)}"
 
     def __call__(self, nodes: Sequence[KernelNode]) -> list[KernelNode]:
-        """Return the kernels in the order with the lowest peak; CPU functions end where the budget is full."""
         if not nodes or not is_inference():
             return list(nodes)
         around = _bytes_around()
@@ -115,7 +113,6 @@ def _result_of(graph: Graph, options: Options, allowed: int | None, needed: int)
 
 
 def _bytes_around() -> BytesAround:
-    """Return the input memory of the graph being compiled. Inputs that share storage count once."""
     sizes, static = bytes_of_inputs(), static_inputs()
     largest: dict[object, tuple[int, bool]] = {}
     devices: dict[str, int] = {}

@@ -22,41 +22,38 @@ class HostCopy:
     """FX name of the value that spans the buffer."""
     buffer: BufferId
     leaves: Place
-    """Place of the first run after the copy out begins."""
+    """The first run after the copy out begins."""
     is_gone: Place
-    """Place of the first run after the device's copy is freed."""
+    """The first run after the device's copy is freed."""
     returns: Sequence[Place]
-    """Places of the first runs after the copies back begin."""
+    """The first runs after the copies back begin."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelChoice:
-    """A plan of kernels in FX names: the run or copy that makes each value that the backward pass reads.
-
-    Places count the plan's runs.
-    """
+    """A plan of kernels in FX names. Places count the plan's runs."""
 
     buffer_of: Mapping[str, BufferId]
-    """Buffers of forward values that kernels store. These values bound the kernels."""
+    """Buffers of forward values that kernels store."""
     recomputed_at: Mapping[BufferId, Sequence[Place]]
-    """Places of the recomputed runs that write a buffer, and of its copies back from the host."""
+    """Places of the recomputed runs and copies back that make a buffer."""
     place_of: Mapping[str, Place]
     turn: Place
     copies: Sequence[HostCopy]
     saved: Collection[BufferId]
-    """Buffers kept from the forward to the backward pass."""
+    """Buffers kept for the backward pass."""
     stored_by_loops: Collection[str]
     """Values that Inductor's own kernels store."""
     forms: Mapping[str, Form]
 
     def is_recomputed(self, value: str) -> bool:
-        """Return whether the plan recomputes a value that a kernel stores, or copies it back."""
+        """Return whether the plan recomputes a stored value, or copies it back."""
         return self.buffer_of.get(value) in self.recomputed_at
 
     def maker(self, value: str, reader: Place) -> Place | None:
-        """Return the place of the recomputed run or copy that a reader of a stored value uses; None for the first run.
+        """Return the place of the recomputed run or copy that a reader of a value uses; None for the first run.
 
-        A run that writes the value reads its own result, not an earlier run's.
+        A run that writes the value reads its own result.
         """
         buffer = self.buffer_of[value]
         places = self.recomputed_at.get(buffer, ())
@@ -69,8 +66,8 @@ class KernelChoice:
 def choice_of(program: KernelProgram, plan: Plan) -> KernelChoice:
     """Return a plan in FX names.
 
-    Raises UnsupportedError for host copies that FX nodes cannot express: of buffers that no value spans, or that
-    forward kernels read after their return.
+    Raises UnsupportedError for host copies of buffers that no value spans, or that forward kernels read after their
+    return.
     """
     graph, turn = program.graph, program.turn
     made_again: dict[BufferId, list[Place]] = {}

@@ -1,4 +1,4 @@
-"""The partitioner for plans of kernels, and the search for such plans."""
+"""The partitioner for plans of kernels, and the search for plans."""
 
 import logging
 from collections.abc import Sequence
@@ -45,12 +45,12 @@ _LOG = logging.getLogger("lowtide")
 
 
 class NoFormError(Exception):
-    """Raised to end a compilation because the program has no such form in chunks."""
+    """The program has no such form in chunks."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkedForm:
-    """A form of a program with its largest products in chunks."""
+    """A program with its largest products in chunks."""
 
     name: FormName
     chunking: Chunking
@@ -58,7 +58,7 @@ class ChunkedForm:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlannedKernels:
-    """The kernels of a program and a plan of them."""
+    """A plan of a program's kernels."""
 
     program: KernelProgram
     result: Result
@@ -67,7 +67,7 @@ class PlannedKernels:
 class KernelPartitioner(Partitioner):
     """Splits a joint graph as PyTorch does, and lets the backward pass recompute a plan's kernels.
 
-    Without a plan, the partition is PyTorch's own, with values stored where computed.
+    Without `stores`, Inductor decides which values it stores.
     """
 
     def __init__(
@@ -81,13 +81,11 @@ class KernelPartitioner(Partitioner):
         stores: bool = True,
         is_planned: bool = True,
     ) -> None:
-        """Set the options; without `stores`, Inductor decides which values it stores. See `Partitioner` for others."""
         super().__init__(options, own_peak_bytes, name=name, is_planned=is_planned)
         self._planned = planned
         self._stores = stores
         self._form = in_chunks
         self.may_chunk = False
-        """Whether the unmodified program has products that can be computed in chunks."""
 
     def _partition(
         self, name: str, joint: GraphModule, joint_inputs: Sequence[Any], static: Sequence[int], given: dict[str, Any]
@@ -116,13 +114,13 @@ class KernelPartitioner(Partitioner):
         return planned, forward, backward
 
     def _may_chunk(self, whole: GraphModule) -> bool:
-        """Return whether forms in chunks exist; ranks that plan together use none."""
+        """Ranks that plan together use no chunks."""
         if partners(whole, self.options.same_on_all_ranks) is not None:
             return False
         return has_chunkable_product(whole.graph)
 
     def _follow(self, name: str, whole: GraphModule, planned: PlannedKernels) -> PlannedModule:
-        """Return the program after ranks agreed on its kernels and plan, else raise FingerprintError."""
+        """Follow a plan; raise FingerprintError if ranks disagree on it."""
         program, plan = planned.program, planned.result.plan
         together = partners(whole, self.options.same_on_all_ranks)
         if together is not None:
@@ -135,7 +133,6 @@ class KernelPartitioner(Partitioner):
 
 
 def _chunked(whole: GraphModule, static: Sequence[int], options: Options, form: ChunkedForm) -> GraphModule:
-    """Return a program in chunks. Raises NoFormError without such a form."""
     written = read_program("chunks", whole, set(static), options)
     found = ProgramForms(written, set(static), options, form.chunking).form(form.name)
     if not isinstance(found, CompiledForm):
@@ -149,10 +146,7 @@ def kernel_program(
     name: str | None = None,
     in_chunks: ChunkedForm | None = None,
 ) -> KernelProgram | None:
-    """Return the kernels of a captured graph, lowered once; None if its passes cannot be compiled together.
-
-    The registry of programs does not change.
-    """
+    """Return a captured graph's kernels, lowered once; None if its passes cannot be compiled together."""
     peaks = FusedPeaks()
     recorder = RecordPasses(peaks)
     as_it_is = replace(options, budget=None, allow=(), plans=None)
@@ -176,7 +170,7 @@ def kernels_or_none(
     name: str | None,
     in_chunks: ChunkedForm | None = None,
 ) -> KernelProgram | None:
-    """Return the kernels of a graph; None, with the reason in the log, if they cannot be recorded."""
+    """Return a graph's kernels; None, with the reason in the log, if they cannot be recorded."""
     try:
         return kernel_program(given, options, name, in_chunks)
     except Exception as error:  # Inductor's own errors have no common class
@@ -185,7 +179,7 @@ def kernels_or_none(
 
 
 def chunked_forms(program: KernelProgram, allowed: int) -> list[ChunkedForm]:
-    """Return a program's forms in chunks for a number of bytes, to be tried in this order."""
+    """Return forms in chunks in the order to be tried."""
     if not program.may_chunk:
         return []
     chunking = replace(Chunking.for_fusion(fuse_with_inductor), budget_bytes=max(allowed, 0))
@@ -193,7 +187,7 @@ def chunked_forms(program: KernelProgram, allowed: int) -> list[ChunkedForm]:
 
 
 def plan_kernels(program: KernelProgram, options: Options, target: int, others: int = 0) -> PlannedKernels:
-    """Return the cheapest plan found for a target in bytes, without static inputs, in the given order.
+    """Return the cheapest plan found for a target in bytes, without static inputs.
 
     Other graphs use `others` bytes between the passes.
     """

@@ -43,40 +43,35 @@ class KernelProgram:
     backward: RecordedPass
     turn: OpId
     forward_buffers: Mapping[str, BufferId]
-    """Buffers of the forward pass by Inductor's name."""
+    """By Inductor's name."""
     forward_kernels: Sequence[OpId]
-    """The forward kernel of each op before the turn."""
     backward_kernels: Sequence[OpId]
-    """The backward kernel of each op after the turn."""
     work: Sequence[Sequence[Work]]
-    """The work of each op when it is recomputed."""
+    """The work of each op when recomputed."""
     forward_nodes: Collection[str]
     may_chunk: bool = False
 
     def graph_with(self, others: int) -> Graph:
-        """Return the graph with bytes reserved for other graphs between the passes."""
+        """Return the graph with bytes reserved for other graphs."""
         scratch = self.graph.scratch.copy()
         scratch[self.turn] = others
         return replace(self.graph, scratch=scratch)
 
     def seconds_on(self, device: Device) -> list[float]:
-        """Return the estimated seconds of every op on a device when it is recomputed."""
+        """Return the estimated seconds of every op when recomputed."""
         return [sum(device.seconds(*each) for each in work) for work in self.work]
 
     @property
     def base_cost(self) -> float:
-        """The price of running every kernel once."""
         device_name = self.graph.spaces[0].name
         return sum(_price(work, device_name) for one in (self.forward, self.backward) for work in one.work)
 
     def kernel_of(self, op: OpId) -> tuple[RecordedPass, OpId]:
-        """Return the pass and kernel of an op other than the turn."""
         if op < self.turn:
             return self.forward, self.forward_kernels[op]
         return self.backward, self.backward_kernels[op - self.turn - 1]
 
     def saved_bytes(self, plan: Plan) -> int:
-        """Return the device bytes that a plan saves for the backward pass."""
         graph, made_again, saved = self.graph, set[BufferId](), set[BufferId]()
         has_turned = False
         for step in plan.steps():
@@ -103,9 +98,9 @@ def join_passes(
     *,
     by_value: bool = False,
 ) -> KernelProgram:
-    """Return both passes as one graph, with its device's prices.
+    """Return both passes as one graph.
 
-    With `by_value`, kernels with several results of the forward pass are several ops, which are recomputed separately.
+    With `by_value`, forward kernels with several results are several ops, recomputed separately.
     """
     joining = _Joining.beside(held, name)
     builder = joining.builder
@@ -133,7 +128,7 @@ def join_passes(
 
 
 def graph_of_pass(name: str, one: RecordedPass, held: BytesAround) -> Graph:
-    """Return the kernels of a program without a backward pass, in execution order."""
+    """Return the kernels of a program without a backward pass."""
     joining = _Joining.beside(held, name)
     own = {buffer: joining.add_buffer(one, buffer, size, lifetime) for buffer, size, lifetime in _buffers(one.graph)}
     joining.add_kernels(one, own)
@@ -147,17 +142,16 @@ def _buffers(graph: Graph) -> list[tuple[str, int, Lifetime]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """A part of a kernel as one op, with buffers of the kernel's own graph."""
+    """A part of a kernel, with buffers of the kernel's own graph."""
 
     reads: Sequence[BufferId]
     writes: Sequence[BufferId]
     work: Sequence[Work] = ()
     is_once: bool = False
-    """Whether the op is ordered and never recomputed."""
+    """Whether it is ordered and never recomputed."""
 
 
 def _parts(one: RecordedPass, kernel: OpId) -> list[_Part]:
-    """Return the ops of a kernel: the buffers that must not be recomputed, and the rest."""
     graph, work = one.graph, one.work[kernel]
     reads, writes = graph.reads[kernel].tolist(), graph.writes[kernel].tolist()
     once = [buffer for buffer in writes if graph.buffer_names[buffer] in one.run_once[kernel]]
@@ -170,10 +164,7 @@ def _parts(one: RecordedPass, kernel: OpId) -> list[_Part]:
 
 
 def _parts_by_value(one: RecordedPass, kernel: OpId, named: Collection[str]) -> list[_Part]:
-    """Return one op per value of a kernel, and one that keeps all of them alive; empty if it cannot be divided.
-
-    The first runs are one kernel, whose operands and results are alive together.
-    """
+    """Return one op per value, and one that keeps all of them alive; empty if the kernel cannot be divided."""
     graph, sources = one.graph, one.sources[kernel]
     is_whole = one.calls[kernel] or one.overwrites[kernel] or one.is_part[kernel]
     if is_whole or not sources or not all(name in named for name in sources):
@@ -203,20 +194,18 @@ def _parts_by_value(one: RecordedPass, kernel: OpId, named: Collection[str]) -> 
 
 
 class _Joining:
-    """A graph in which kernels of both passes get names of FX values."""
+    """A graph in which kernels get names of FX values."""
 
     def __init__(self, builder: GraphBuilder, device_name: str) -> None:
         self.builder = builder
         self._device_name = device_name
         self._is_backward = False
-        """Whether the turn is added. Backward kernels run once: plans become copies of forward nodes."""
+        """Backward kernels run once: plans become copies of forward nodes."""
         self.work: list[Sequence[Work]] = []
-        """The work of each op."""
         self._counts: dict[str, Counter[str]] = {"op": Counter(), "buffer": Counter()}
 
     @classmethod
     def beside(cls, held: BytesAround, name: str) -> "_Joining":
-        """Return a graph with the memory around its kernels."""
         builder = GraphBuilder(name)
         builder.add_space(held.space)
         if held.inputs:
@@ -226,7 +215,6 @@ class _Joining:
         return cls(builder, held.space)
 
     def unique(self, name: str, of: Literal["op", "buffer"] = "buffer") -> str:
-        """Return the name, numbered if another op or buffer has it."""
         self._counts[of][name] += 1
         number = self._counts[of][name]
         return name if number == 1 else f"{name}#{number}"
@@ -247,7 +235,7 @@ class _Joining:
     ) -> list[OpId]:
         """Add the kernels of a pass, and return each op's kernel.
 
-        Kernels whose buffers are `named` are one op per buffer, if each can be computed alone.
+        Kernels whose buffers are `named` are one op per buffer, if possible.
         """
         graph, last, kernels = one.graph, list[OpId](), list[OpId]()
         ids = [buffers[name] for name in graph.buffer_names]

@@ -1,4 +1,4 @@
-"""Record the kernels of both passes: to plan them, or to show a program without a budget."""
+"""Record the kernels of both passes."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ _LOG = logging.getLogger("lowtide")
 
 
 class RecordPasses(SchedulerPass):
-    """A scheduler pass that records the kernels of each pass and leaves them unchanged."""
+    """Records the kernels of each pass."""
 
     def __init__(self, peaks: FusedPeaks) -> None:
         self._peaks = peaks
@@ -42,7 +42,7 @@ class RecordPasses(SchedulerPass):
 
 
 class ShowKernels:
-    """Adds the kernels of both passes, in execution order, to a program without a budget."""
+    """Adds the kernels of both passes to a program without a budget."""
 
     def __init__(self, peaks: FusedPeaks) -> None:
         self._peaks = peaks
@@ -51,7 +51,6 @@ class ShowKernels:
     def __call__(
         self, nodes: Sequence[KernelNode], given: KnownInputs, storages: Mapping[str, KernelStorage], peak_bytes: int
     ) -> None:
-        """Take a pass's kernels; a second pass completes the program."""
         if not storages or len(self._peaks.planned) != 1:
             return
         try:
@@ -70,7 +69,6 @@ class ShowKernels:
 
 
 def forward_nodes_of(source: GraphModule) -> set[str]:
-    """Return the names of a joined program's forward calls."""
     names = set[str]()
     for node in source.graph.nodes:
         if node.target is TURN_BACK:
@@ -81,7 +79,7 @@ def forward_nodes_of(source: GraphModule) -> set[str]:
 
 
 def held_bytes(planned: PlannedModule) -> HeldBytes:
-    """Return the memory around the kernels of a program read before fusion."""
+    """Return the memory around a program's kernels."""
     graph = planned.graph
     (turn,) = (node for node in planned.source.graph.nodes if node.target is TURN_BACK)
     ends: list[Node] = turn.args[0]

@@ -1,6 +1,4 @@
-"""Translate a plan of kernels to FX nodes: recomputed kernels become copies in the backward pass; host copies are
-added.
-"""
+"""Translate a plan of kernels to FX nodes: copies of recomputed kernels, and copies to the host."""
 
 import operator
 from collections.abc import Collection, Mapping, Sequence
@@ -34,10 +32,7 @@ _AT_THE_END = 2**31
 
 
 def save_reads_of_overwritten(graph: Graph) -> None:
-    """Save results of ops that read inputs before the program overwrites them: a rerun would read new contents.
-
-    Views are computed again where read.
-    """
+    """Save results of ops that read inputs before the program overwrites them: a rerun would read new contents."""
     given = storages_of(*graph.find_nodes(op="placeholder"))
     overwritten = given & {storage for node in graph.nodes for storage in overwritten_storages(node)}
     for node in graph.nodes:
@@ -51,9 +46,8 @@ def save_reads_of_overwritten(graph: Graph) -> None:
 def follow_choice(whole: GraphModule, choice: KernelChoice) -> None:
     """Change a joined program in place, so that it recomputes and offloads as planned.
 
-    Values that the plan does not save are computed before the first node that needs them. Values within kernels are
-    copied for each kernel: a shared copy would have to be stored. A node that must run once stays unchanged, with its
-    result saved.
+    Values within kernels are copied for each kernel: a shared copy would have to be stored. Results of nodes that must
+    run once are saved.
     """
     graph = whole.graph
     states = _save_random_states(graph, choice)
@@ -79,7 +73,6 @@ def follow_choice(whole: GraphModule, choice: KernelChoice) -> None:
 
 
 def _save_random_states(graph: Graph, choice: KernelChoice) -> dict[Node, Node]:
-    """Make random draws that the plan recomputes return the random state before, and return both."""
     states: dict[Node, Node] = {}
     for node in list(graph.nodes):
         if node.target is TURN_BACK:
@@ -105,7 +98,6 @@ def _save_random_states(graph: Graph, choice: KernelChoice) -> dict[Node, Node]:
 
 
 def _valued(node: Node) -> Node:
-    """Return a new node after computing fake values of it and of the new nodes that it reads."""
     if value_of(node) is None:
         for source in node.all_input_nodes:
             _valued(source)
@@ -121,12 +113,10 @@ class _Copies:
     choice: KernelChoice
     first: frozenset[Node]
     states: Mapping[Node, Node]
-    """The random state before each draw that may be repeated."""
     _known: dict[tuple[Place, Node], Node]
-    """Existing copies, with those that return from the host."""
 
     def made(self, node: Node, reader: Place, before: Node) -> Node:
-        """Return the node that computes a value for a reader; a recomputed one is copied before another node."""
+        """Return the node that makes a value for a reader; a recomputed one is copied before another node."""
         key = self._key(node, reader)
         if key is None:
             return node
@@ -144,7 +134,7 @@ class _Copies:
         return self._known[key]
 
     def _key(self, node: Node, reader: Place) -> tuple[Place, Node] | None:
-        """Return the recomputed run and the node that it copies for a reader; None for the first run."""
+        """Return the recomputed run and its node; None for the first run."""
         if node not in self.first or node.op != "call_function" or is_symbol(node):
             return None
         source = node.all_input_nodes[0] if node.target is operator.getitem else node
@@ -171,7 +161,7 @@ class _Copies:
             return _valued(stored_as_bytes(copy) if is_mask_for_kernels(node) else stored(copy))
 
     def _as_first(self, copy: Node, node: Node) -> Node:
-        """Return a copy with the first run's strides, which Inductor may have chosen for convolutions."""
+        """Return a copy with the strides that Inductor chose for the first run."""
         value = value_of(copy)
         shape, strides = self.choice.forms.get(node.name, ([], []))
         if not isinstance(value, Tensor) or list(value.shape) != shape or list(value.stride()) == strides:
@@ -181,15 +171,12 @@ class _Copies:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _HostCopies:
-    """Inserts a plan's copies to the host and back, with their waits."""
-
     graph: Graph
     choice: KernelChoice
     first: Sequence[Node]
     second: Sequence[Node]
 
     def insert(self) -> dict[tuple[Place, Node], Node]:
-        """Insert the copies, and return those on the device by place and value."""
         named = {node.name: node for node in self.first}
         returned: dict[tuple[Place, Node], Node] = {}
         for copy in self.choice.copies:
@@ -204,7 +191,6 @@ class _HostCopies:
         return returned
 
     def _insert(self, place: Place, after: Node, target: Any, args: tuple[Any, ...], value: Tensor | None) -> Node:
-        """Insert a call between runs of a plan, but after `after`."""
         before = self._next_node(place)
         while before <= after:
             before = before.next
@@ -222,7 +208,7 @@ class _HostCopies:
 def _await_arrivals(graph: Graph, returned: Collection[Node]) -> None:
     """Wait for copies to the device before their first readers.
 
-    Kernels join nodes from several places, so a reader may precede its copy's place; the copy then moves.
+    Kernels join nodes from several places, so a reader may precede its copy; the copy then moves.
     """
     waiting, seen = set(returned), set[Node]()
     for node in list(graph.nodes):

@@ -37,37 +37,35 @@ from lowtide.frameworks.torch.rewrites.stored_values import AS_STORED
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordedPass:
-    """The kernels of one pass in the order in which they run."""
+    """The kernels of one pass in execution order. Sequences have an entry per kernel."""
 
     graph: Graph
     kinds: Sequence[str]
-    """Per kernel, the op of PyTorch's own kernel, or Inductor's name for its kind."""
+    """The op of PyTorch's own kernel, or Inductor's name for the kind."""
     work: Sequence[Sequence[Work]]
-    """Per kernel, its work, or the work of each kernel of its outlined program."""
+    """The kernel's work, or that of each kernel of its outlined program."""
     run_once: Sequence[Collection[str]]
-    """Per kernel, its buffers that must not be recomputed: random draws, effects, values that the user saves."""
+    """Buffers that must not be recomputed: random draws, effects, the user's saved values."""
     sources: Sequence[Mapping[str, Collection[str]]]
-    """Per kernel, the buffers from which each of its values can be computed alone; empty if that is unknown."""
+    """The buffers from which each value can be computed alone; empty if unknown."""
     is_part: Sequence[bool]
-    """Whether each kernel writes into another kernel's buffer."""
+    """Whether it writes into another kernel's buffer."""
     overwrites: Sequence[bool]
-    """Whether each kernel overwrites the program's inputs, such as running statistics."""
+    """Whether it overwrites inputs, such as running statistics."""
     origins: Sequence[Sequence[str]]
-    """Per kernel, the FX nodes that it computes."""
     calls: Sequence[str]
-    """Per kernel, the FX node of PyTorch's own kernel, "" for loops."""
+    """The FX node of PyTorch's own kernel, "" for loops."""
     values: Mapping[str, str]
-    """The FX value of each buffer, by name."""
+    """The FX value of each buffer."""
     forms: Mapping[str, Form]
     """Fixed sizes and strides of buffers' values."""
     storages: Mapping[str, KernelStorage]
-    """The storage of each result, by its FX name before Inductor's passes."""
+    """By FX names before Inductor's passes."""
     peak_bytes: int
-    """Exact peak, with inputs that the pass frees, without memory that the caller holds."""
+    """Exact peak, with inputs that the pass frees, without the caller's memory."""
 
 
 def runs_once(node: Node) -> bool:
-    """Return whether an FX node must not be recomputed."""
     node = ordered_call(node)
     if node.target in AS_STORED:
         return False
@@ -77,7 +75,7 @@ def runs_once(node: Node) -> bool:
 def recorded_pass(
     nodes: Sequence[KernelNode], given: KnownInputs, storages: Mapping[str, KernelStorage], peak_bytes: int
 ) -> RecordedPass:
-    """Return the kernels of the pass being compiled; `storages` are its results'."""
+    """Return the kernels of the pass being compiled."""
     graph = graph_of_kernels(nodes, given)
     names = set(graph.buffer_names)
     value_of = {name: node for name, node in source_values().items() if name in names}
@@ -109,7 +107,6 @@ def recorded_pass(
 
 
 def work_of_kernels(nodes: Sequence[KernelNode]) -> list[Work]:
-    """Return the work of the kernels that Inductor is compiling."""
     return [work for node in nodes for work in _work(node, _computed_by(node))]
 
 
@@ -123,7 +120,7 @@ def _work(node: KernelNode, call: Node | None) -> tuple[Work, ...]:
 
 
 def _computed_by(node: KernelNode) -> Node | None:
-    """Return the FX node that a kernel of PyTorch computes, looking through stores of its result."""
+    """Return a PyTorch kernel's FX node, looking through stores."""
     call = called_by(node)
     while call is not None and call.target in AS_STORED:
         call = call.all_input_nodes[0]
@@ -139,13 +136,11 @@ def _names(graph: Graph, buffers: Iterable[BufferId]) -> set[str]:
 
 
 def _results(storages: Mapping[str, KernelStorage], names: Collection[str]) -> dict[str, Node]:
-    """Return the FX nodes of results by the buffers that hold them."""
     nodes = {node.name: node for node in source_graph().graph.nodes}
     return {storage.name: nodes[name] for name, storage in storages.items() if storage.name in names and name in nodes}
 
 
 def _buffers_of(value_of: Mapping[str, Node], graph: Graph) -> dict[Node, list[str]]:
-    """Return the buffers of stored values and inputs by FX node."""
     found: dict[Node, list[str]] = {}
     for name, node in value_of.items():
         found.setdefault(node, []).append(name)
@@ -158,11 +153,7 @@ def _buffers_of(value_of: Mapping[str, Node], graph: Graph) -> dict[Node, list[s
 def _sources(
     graph: Graph, op: OpId, value_of: Mapping[str, Node], buffers_of: Mapping[Node, Sequence[str]], used: frozenset[str]
 ) -> dict[str, set[str]]:
-    """Return the buffers from which each value of a kernel can be computed, in order of computation.
-
-    The result is empty if the kernel has one value only, reads others than its values' FX nodes, or writes buffers
-    without a value that other kernels use.
-    """
+    """Return the buffers from which each value of a kernel can be computed; empty if unknown."""
     written, given = _written(graph, op), _names(graph, graph.reads[op].tolist())
     values = {name for name in written if name in value_of and buffers_of[value_of[name]] == [name]}
     if len(values) < 2 or not used.isdisjoint(written - values):
@@ -182,7 +173,6 @@ def _run_once(
     value_of: Mapping[str, Node],
     stored: Collection[Node],
 ) -> set[str]:
-    """Return the buffers of a kernel that must not be recomputed."""
     if is_call and overwrites_inputs(node):
         return written
     if any(each.op == "call_function" and runs_once(each) for each in origins):
@@ -202,7 +192,7 @@ def _needs_single_run(value: Node, stored: Collection[Node]) -> bool:
 
 
 def _computed_within(value: Node, stored: Container[Node]) -> Iterator[Node]:
-    """Yield a value and the nodes from which it is computed, back to stored values, without these."""
+    """Yield a value and the nodes between it and stored values."""
     waiting, seen = [value], set[Node]()
     while waiting:
         yield (node := waiting.pop())

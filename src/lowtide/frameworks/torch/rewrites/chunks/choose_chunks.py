@@ -34,20 +34,15 @@ _PRODUCT_CHUNKS = (*_UPDATE_CHUNKS, 32, 64)
 _CHUNK_SHARE, _WINDOW_SHARE = 8, 4
 """Chunks may need 1/8, windows 1/4 of the bytes alive across the region."""
 _VECTOR_ELEMENTS = 64
-"""Update chunks fill whole vector registers of every kernel."""
 _BLOCKS = (64, 192, 256, 384)
 _ROWS_AT_ONCE = (None, 384, 256, 192)
-"""Rows that windows sum at once: all, or a BLAS block."""
 _MIN_ROWS = (8, 16, 64)
 """A BLAS may multiply fewer rows with another kernel."""
 _WINDOW_TENSORS, _UPDATE_TENSORS = 2, 3
-"""Tensors alive at once that are as large as a window, and as its part of a gradient."""
 _REPORTED_SHARE = 4
-"""Products are reported from 1/4 of the largest need of other ops on."""
 _ADDED_OPS_SHARE, _ADDED_OPS = 0.5, 500
-"""Ops that updates may add, per op of the program and in any case, to limit planning time."""
+"""Ops that updates may add, per op of the program and in any case."""
 _PRODUCT_OPS = 4_000
-"""Limit of ops in all chunks of a product region."""
 _ALLOW = "allow 'rounding' to use chunks"
 _OTHER_BITS = f"no chunk size gives equal bits; {_ALLOW}"
 _OTHER_RESULTS = "no chunk size gives equal results"
@@ -59,8 +54,8 @@ def choose_update_chunks(
 ) -> dict[UpdateRegion, int]:
     """Return the update regions to compute in chunks, with the rows of a chunk.
 
-    If an op of a region needs more than every op outside of regions, the region gets the fewest of 2, 4, 8 or 16 chunks
-    that avoid this, largest need first. If kernels are `fused`, only regions that read windows of a sum are chosen.
+    A region that needs more than every op outside gets the fewest of 2, 4, 8 or 16 chunks that avoid this. If kernels
+    are `fused`, only regions that read windows of a sum are chosen.
     """
     regions = [region for region in find_update_regions(module.graph) if devices.has(region.nodes[0])]
     if not regions:
@@ -90,8 +85,8 @@ def choose_product_chunks(
     """Return the product regions to compute in chunks, with sizes, and refusals of other large products.
 
     Chosen as in `choose_update_chunks`, with up to 64 chunks, and sizes with equal results in a trial. Windows compute
-    sums that updates read by rows, and sums whose chunks would need more than other ops and the bytes alive across the
-    region. Windows can be delayed, so they may need more. With `budget_bytes`, chunks are larger.
+    sums that updates read by rows, and sums whose chunks would need too much memory. With `budget_bytes`, chunks are
+    larger.
     """
     regions, refused = find_product_regions(module.graph, any_order=trials.any_order)
     if not regions and not refused:
@@ -134,13 +129,11 @@ def choose_product_chunks(
 
 
 def _bytes_in(refusal: Refusal) -> int:
-    """Return the size of a refused product, or the largest result that a second pass would recompute."""
     recomputed = () if refusal.two_passes is None else refusal.two_passes.recomputed
     return max(map(bytes_of, (refusal.product, *recomputed)))
 
 
 def _may_be_network(refusal: Refusal, trials: Trials) -> bool:
-    """Return whether a region may be a network, which saves more bytes than one op needs."""
     return trials.any_order and refusal.two_passes is not None and has_image_rows(refusal.product)
 
 
@@ -154,7 +147,6 @@ def _unknown_device(product: Node) -> Refusal:
 
 
 def _is_read_by_rows(region: ProductRegion, updates: Sequence[UpdateRegion]) -> bool:
-    """Return whether updates read all of a region's matrix products over rows."""
     sources = dict.fromkeys(source for update in updates for node in update.nodes for source in node.all_input_nodes)
     read = {view_chain(source)[-1] for source in sources}
     return all(node in read for node in region.with_role(RowRole.SUM))
@@ -197,7 +189,6 @@ def _rows_of_chunk(region: UpdateRegion, chunks: int) -> int:
 
 
 def _concatenated_rows(region: UpdateRegion) -> int | None:
-    """Return the rows of the first operand of a concatenation that a region reads, if any."""
     sources = dict.fromkeys(source for node in region.nodes for source in node.all_input_nodes)
     found = [concatenated_chunks(source)[0] for source in sources if concatenated_chunks(source)]
     rows = [value_of(chunk).shape[0] for chunk in found if value_of(chunk).shape[1:] == region.shape[1:]]

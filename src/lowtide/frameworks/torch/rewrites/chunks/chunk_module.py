@@ -29,7 +29,7 @@ from lowtide.frameworks.torch.rewrites.rewrite import Rewrite
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 
 Fuse = Callable[[GraphModule], str]
-"""Compiles element-wise ops and sums of chunks to few kernels, registers the program, and returns its key."""
+"""Compiles element-wise ops and sums of chunks, registers the program, and returns its key."""
 Inputs = Sequence[tuple[str, Lifetime]]
 
 
@@ -39,18 +39,17 @@ class Chunking:
 
     trials: Trials = field(default_factory=Trials)
     fused: bool = False
-    """Whether kernels are fused: element-wise ops then need no chunks."""
+    """Element-wise ops then need no chunks."""
     fuse: Fuse | None = None
     budget_bytes: int = 0
-    """Memory budget of the program; 0 for as little as possible."""
+    """0 for as little memory as possible."""
 
     def to_rounding(self) -> "Chunking":
-        """Return the settings for results equal up to rounding."""
         return replace(self, trials=Trials(exact=False, devices=ChunkDevices.ALL, any_order=True))
 
     @classmethod
     def for_fusion(cls, fuse: Fuse | None = None) -> "Chunking":
-        """Return the settings for a compiled program, equal up to rounding in any case."""
+        """Return the settings for a compiled program, equal up to rounding."""
         return cls(Trials(exact=False, devices=ChunkDevices.ALL, only_on_cpu=True), fused=True, fuse=fuse)
 
 
@@ -65,7 +64,6 @@ class ChunkedModule:
     untried: tuple[str, ...]
 
     def captured(self, program: Captured) -> Captured | None:
-        """Return a captured program in chunks, named with their descriptions."""
         if self.module is None:
             return None
         name, unmodeled = ", ".join([program.name, *self.done]), (*program.unmodeled, *self.left_whole, *self.untried)
@@ -82,17 +80,14 @@ class _ChosenProducts:
 def chunk_module(module: GraphModule, inputs: Inputs, chunking: Chunking) -> ChunkedModule:
     """Return a program with its largest products, loss gradient and updates in chunks.
 
-    Unless results must be exact, loss gradients are computed in the forward pass: one pass is then enough.
+    If rounding is allowed, loss gradients are computed in the forward pass: one pass is then enough.
     """
     early = [] if chunking.trials.exact else [EarlyGradients(chunking.trials.any_order)]
     return _chunked(module, inputs, _in_one_pass(module, inputs, chunking, early), chunking, [])
 
 
 def chunk_module_in_two_passes(module: GraphModule, inputs: Inputs, chunking: Chunking) -> ChunkedModule | None:
-    """Return the same with rows of some products computed twice, or None if useless.
-
-    Rows are recomputed only for a second pass in chunks.
-    """
+    """Return the same with rows of some products computed twice, or None if useless."""
     one_pass = _in_one_pass(module, inputs, chunking)
     useful: list[TwoPasses] = [refusal.two_passes for refusal in one_pass.refused if refusal.two_passes is not None]
     while useful:
@@ -108,10 +103,9 @@ def chunk_module_in_two_passes(module: GraphModule, inputs: Inputs, chunking: Ch
 def _in_one_pass(
     module: GraphModule, inputs: Inputs, chunking: Chunking, more: Sequence[Rewrite[Any]] = ()
 ) -> _ChosenProducts:
-    """Choose product regions of a program that computes each row once, for least memory.
+    """Choose product regions for least memory, without computing rows twice.
 
-    First drops ops without readers, which may mix rows. Then replaces in-place ops up to the last product, and losses
-    that need all rows; `more` rewrites follow.
+    First drops ops without readers, which may mix rows.
     """
     products = [node.name for node in module.graph.nodes if node.target in PRODUCTS]
     losses = LossesOfRows(chunking.trials.devices)
@@ -127,7 +121,6 @@ def _in_one_pass(
 
 
 def _copy_of(module: GraphModule) -> GraphModule:
-    """Return a program with own nodes: some rewrites change the given one."""
     graph = Graph()
     graph.output(graph.graph_copy(module.graph, {}))
     return graph_module(module, graph)
@@ -166,7 +159,6 @@ def _chunked(
 
 
 def _refusals(refused: Sequence[Refusal]) -> Iterator[str]:
-    """Yield a sentence per reason, with the first product that it is about."""
     products: dict[str, list[str]] = {}
     for each in refused:
         products.setdefault(each.reason, []).append(each.product.name)

@@ -1,4 +1,4 @@
-"""Rewrites that compute product regions by chunks (`ChunkProducts`), in two passes if needed (`RecomputeRows`)."""
+"""Rewrites that compute product regions by chunks (`ChunkProducts`, `RecomputeRows`)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, call_like, copy_m
 
 aten = torch.ops.aten
 BY_WINDOWS = "lowtide_by_windows"
-"""Meta key of window nodes, which can be delayed until their sums are read."""
+"""Meta key of window nodes, which can wait until their sums are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class ChunkSizes:
 
 @dataclass(frozen=True)
 class ChunkProducts(Rewrite[tuple[ProductRegion, ChunkSizes]]):
-    """Unroll product regions into chunks. Chunks add to sums over rows, or windows compute them afterwards."""
+    """Unroll product regions into chunks."""
 
     name = "products-by-rows"
     source = "Rows are computed independently; a trial on the real shapes compares bits."
@@ -93,10 +93,6 @@ def append_chunks(graph: Graph, region: ProductRegion, sizes: ChunkSizes, made: 
 def _concatenate(
     graph: Graph, region: ProductRegion, windows: Iterable[tuple[Node, int, int, Node]], separate: bool
 ) -> dict[Node, Node]:
-    """Append and return the concatenated windows of each sum.
-
-    Windows are copied when computed. Separate windows and column sums wait for the last window.
-    """
     whole: dict[Node, Node] = {}
     waiting: dict[Node, list[Node]] = {}
     for node, first, last, window in windows:
@@ -137,9 +133,9 @@ def _allocate_values(graph: Graph, region: ProductRegion, sums: WindowSums, made
 
 @dataclass(frozen=True)
 class RecomputeRows(Rewrite[TwoPasses]):
-    """Let a second pass over the rows of a product recompute results of the first.
+    """Recompute results of the first pass over a product's rows in the second.
 
-    Neither pass then saves a tensor as large as the product for the other.
+    Neither pass then saves a tensor as large as the product.
     """
 
     name = "rows-again"

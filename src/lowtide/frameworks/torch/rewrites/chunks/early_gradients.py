@@ -29,8 +29,8 @@ _FILLED = {"full": 1, "scalar_tensor": 0, "full_like": 1}
 class EarlyGradients(Rewrite[Node]):
     """Compute gradients of large products in the forward pass, for an incoming gradient of one.
 
-    Applies to backward nodes that would read rows of a product a second time, if linear in the gradient of one loss.
-    The backward pass multiplies their results by it. Gradients in float16 do not move: they may need the loss scale.
+    Applies to nodes that would read rows of a product a second time, if linear in the gradient of one loss. The
+    backward pass multiplies their results by it. Gradients in float16 do not move: they may need the loss scale.
     """
 
     name = "early-gradients"
@@ -39,7 +39,6 @@ class EarlyGradients(Rewrite[Node]):
     any_order: bool = False
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
-        """Return the nodes to compute early, if they can be."""
         turns = module.graph.find_nodes(op="call_function", target=TURN_BACK)
         if len(turns) != 1:
             return []
@@ -50,7 +49,6 @@ class EarlyGradients(Rewrite[Node]):
         return [node for node in late if node in early]
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
-        """Move the nodes before the end of the forward pass."""
         early, made = set(sites), dict[Node, Node]()
         graph, results = Graph(), dict[Node, Node]()
         for node in module.graph.nodes:
@@ -69,7 +67,7 @@ class EarlyGradients(Rewrite[Node]):
 def _append_early(
     graph: Graph, early: Sequence[Node], tangents: Sequence[Node], made: dict[Node, Node]
 ) -> dict[Node, Node]:
-    """Append nodes for an incoming gradient of one. Return the nodes to multiply, with the gradient."""
+    """Append nodes for an incoming gradient of one. Return the nodes to multiply by the real gradient."""
     inside, ones = set(early), dict[Node, Node]()
     for tangent in tangents:
         if any(user in inside for user in tangent.users):
@@ -86,14 +84,12 @@ def _append_early(
 
 
 def _nodes_after(turn: Node) -> dict[Node, None]:
-    """Return the nodes after the forward pass in order, without tangents."""
     nodes = list(turn.graph.nodes)
     late = nodes[nodes.index(turn) + 1 :]
     return dict.fromkeys(node for node in late if node not in turn.users and node.op == "call_function")
 
 
 def _early_of(passes: TwoPasses, late: Collection[Node], turn: Node) -> list[Node]:
-    """Return the late nodes up to a second pass, if they can be early without another product."""
     needed = needed_by([node for node in passes.second if node in late])
     early = [node for node in late if node in needed]
     others = [node for node in early if node.target in PRODUCTS and node not in passes.second]
@@ -109,7 +105,6 @@ def _dependent_on(sources: Collection[Node], nodes: Sequence[Node]) -> set[Node]
 
 
 def _can_be_early(early: Sequence[Node], turn: Node) -> bool:
-    """Return whether nodes have no effects, and are linear in one number if they depend on tangents."""
     read = [tangent for tangent in turn.users if any(user in early for user in tangent.users)]
     if any(is_random(node) or keeps_order(node) or overwritten_storages(node) for node in early):
         return False

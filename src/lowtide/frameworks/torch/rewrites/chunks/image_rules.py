@@ -13,8 +13,6 @@ OF_WEIGHTS = frozenset((1, 2))
 
 
 def _each(*images: str, sizes: str | None = None, sums: frozenset[int] = frozenset()) -> Rule:
-    """Return the rule of an op on images in some operands; results at `sums` sum over images."""
-
     def rule(call: RuleCall) -> ChunkedOp | None:
         operands = [call.given[name] for name in images if isinstance(call.given.get(name), Node)]
         is_batch = all(

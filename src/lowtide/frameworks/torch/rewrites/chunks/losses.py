@@ -1,4 +1,4 @@
-"""Rewrites of losses: sums over rows or pixels, and the gradient of cross entropy by chunks."""
+"""Rewrites of losses and their gradients."""
 
 import operator
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,6 @@ from lowtide.frameworks.torch.rewrites.rewrite import Preserves, Rewrite, call_l
 
 aten = torch.ops.aten
 NONE, MEAN, SUM = 0, 1, 2
-"""PyTorch's numbers of reductions."""
 _LOSSES = ("mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy")
 LOSS_GRADIENTS = tuple(f"{loss}_backward" for loss in _LOSSES)
 _IGNORED = -100
@@ -34,7 +33,7 @@ _ALIASES = (aten.detach.default, aten.alias.default)
 class LossesOfRows(Rewrite[Node]):
     """Compute `nll_loss` row by row, and sum the losses.
 
-    Without reduction, the kernel returns zero as the total weight. Its readers get a constant.
+    Without reduction, the kernel returns zero as the total weight, so its readers get a constant.
     """
 
     name = "losses-of-rows"
@@ -104,7 +103,7 @@ def _summed_rows(graph: Graph, node: Node, made: Mapping[Node, Node]) -> tuple[N
 
 @dataclass(frozen=True)
 class LossesOfPixels(Rewrite[Node]):
-    """Compute `nll_loss2d` pixel by pixel, sum the losses, and count the total weight from the targets."""
+    """Compute `nll_loss2d` pixel by pixel, and sum the losses."""
 
     name = "losses-of-pixels"
     source = "In real numbers the loss is that sum over that weight."
@@ -181,10 +180,7 @@ class LossGradient:
 
 @dataclass(frozen=True)
 class LossGradientByRows(Rewrite[LossGradient]):
-    """Compute the gradient of `cross_entropy` by chunks, in the storage of `log_softmax`.
-
-    The gradient of the loss, as large as the logits, is then as large as a chunk.
-    """
+    """Compute the gradient of `cross_entropy` by chunks, in the storage of `log_softmax`."""
 
     name = "loss-gradient-by-rows"
     source = "Both gradients treat each row independently; a test compares bits."
@@ -233,7 +229,6 @@ def _users(node: Node) -> Iterator[Node]:
 
 
 def _can_overwrite(site: LossGradient, order: Mapping[Node, int]) -> bool:
-    """Return whether the logarithms are large and contiguous, and no other op reads them later."""
     value = value_of(site.logarithms)
     others = set(_users(site.logarithms)) - {site.node, site.of_loss}
     return (

@@ -16,7 +16,7 @@ Region = UpdateRegion | ProductRegion
 
 
 class RegionNeeds:
-    """Bytes of transient operands, results and scratch of ops."""
+    """Bytes of transient operands, results and scratch."""
 
     def __init__(
         self,
@@ -26,10 +26,7 @@ class RegionNeeds:
         separate: Sequence[ProductRegion] = (),
         networks: Sequence[ProductRegion] = (),
     ) -> None:
-        """Initialize from the ops of a program and its regions.
-
-        Windows free the sums of `separate` regions one by one; `networks` are whole networks.
-        """
+        """Take regions: windows free the sums of `separate` ones one by one; `networks` are whole networks."""
         nodes_of: dict[Region, list[Node]] = {region: region.nodes for region in updates}
         nodes_of |= {region: list(region.ops) for region in products}
         region_of = {node: region for region, nodes in nodes_of.items() for node in nodes}
@@ -38,7 +35,6 @@ class RegionNeeds:
         self._lowered = lowered
         self.n_ops = len(lowered.ops)
         self.max_outside = 0
-        """The largest need of an op outside of the regions."""
         self._operands: dict[Region, set[BufferId]] = {region: set() for region in updates}
         self._operands |= {region: _large_operands(lowered, region) for region in products}
         self._ops: dict[Region, list[tuple[int, int]]] = {region: [] for region in nodes_of}

@@ -35,7 +35,6 @@ aten = torch.ops.aten
 VIEWS = ("view", "_unsafe_view")
 ALIASES = ("alias", "detach")
 _OF_PIXELS = 4
-"""Dimensions of a pixel loss gradient."""
 _ALONG_DIMS = (
     *("mean", "amax", "amin", "logsumexp", "argmax", "argmin", "any", "all", "max", "min"),
     *("_softmax", "_log_softmax", "squeeze", "topk"),
@@ -48,8 +47,7 @@ def chunked_op(
 ) -> ChunkedOp | None:
     """Return how to compute an op for one chunk, or None if it mixes rows or has no rule.
 
-    `ops` are earlier ops of the region; other operands have `rows`. All results must be on `device`. `images` adds
-    rules for images.
+    `ops` are earlier ops of the region; other operands have `rows`.
     """
     if node.target is operator.getitem:
         return _item(node, ops)
@@ -80,7 +78,6 @@ def _is_plain(leaf: Any, device: torch.device) -> bool:
 
 
 def _item(node: Node, ops: ChunkedOps) -> ChunkedOp | None:
-    """Return how to get one of several results. It must have the rows if its value is read."""
     source, index = node.args
     if not isinstance(source, Node) or source not in ops:
         return None
@@ -164,8 +161,6 @@ def _product_and_bias(call: RuleCall) -> ChunkedOp | None:
 
 
 def _along_last(*operands: str, count: Callable[[Mapping[str, Any]], int]) -> Rule:
-    """Return the rule of an op along the last dimensions, which must not index rows."""
-
     def rule(call: RuleCall) -> ChunkedOp | None:
         dims = [*range(-count(call.given), 0)]
         are_inner = all(call.are_inner(dims, call.shape(call.given[name])) for name in operands)
@@ -175,7 +170,6 @@ def _along_last(*operands: str, count: Callable[[Mapping[str, Any]], int]) -> Ru
 
 
 def _sum(call: RuleCall) -> ChunkedOp | None:
-    """Sums over all dimensions but the last are column sums; others over all rows are partial sums."""
     source = call.given["self"]
     shape = call.shape(source)
     dims = set(call.dims("dim", len(shape)) or ())
@@ -218,7 +212,6 @@ def _slice_gradient(call: RuleCall) -> ChunkedOp | None:
 
 
 def _sliced_rows(call: RuleCall, shape: torch.Size, rows: ProductRows) -> SlicedRows | None:
-    """Return the rows of a slice, or None unless it takes adjacent rows of each sequence."""
     dims, leading = call.dims("dim", len(shape)), rows.leading_dims(shape)
     if dims is None or leading is None or dims[0] >= leading or rows.entries_per_row(shape) > 1:
         return None

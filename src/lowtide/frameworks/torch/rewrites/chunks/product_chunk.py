@@ -1,4 +1,4 @@
-"""One chunk of a product region (`ProductChunk`), and column sums over chunks (`ColumnSum`)."""
+"""One chunk of a product region, and column sums over chunks."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,10 +23,7 @@ _COLUMNS = 64
 
 @dataclass(slots=True)
 class ColumnSum:
-    """The sum of each column over chunks, in the order of PyTorch's kernel.
-
-    Complete blocks of rows are summed at once. The last columns are copied, and summed at the end.
-    """
+    """The sum of each column over chunks, in the order of PyTorch's kernel."""
 
     graph: Graph
     node: Node
@@ -36,7 +33,6 @@ class ColumnSum:
     _count: int = 0
 
     def add(self, rows: Node, count: int) -> None:
-        """Append the addition of `count` rows of as many columns as the sum has elements."""
         matrix = self._call(aten.view.default, rows, [count, self._width])
         if self._aligned < self._width:
             last = self._call(aten.slice.Tensor, matrix, 1, self._first_of_last, self._width)
@@ -49,7 +45,6 @@ class ColumnSum:
                 first = end
 
     def total(self) -> Node:
-        """Append the last additions, and return the sum."""
         self._close_block()
         columns = [self._sum(self._blocks)] if self._aligned else []
         if self._last_columns:
@@ -117,7 +112,6 @@ class ProductChunk:
     )
 
     def add(self, node: Node, op: ChunkedOp) -> None:
-        """Append a node of the region."""
         if op.rows != op.operand_rows:
             self.computed[node] = self._sliced(node, op)
             return
@@ -169,7 +163,6 @@ class ProductChunk:
         return self.slices[node, rows]
 
     def _with_adjacent_rows(self, node: Node, rows: ProductRows) -> Node:
-        """Return an operand, or a contiguous copy if a chunk is not one stretch of memory."""
         value = value_of(node)
         leading = rows.leading_dims(value.shape) or 0
         if all(value.stride(dim) == value.shape[dim + 1] * value.stride(dim + 1) for dim in range(leading - 1)):
@@ -196,7 +189,6 @@ class ProductChunk:
         return chunk if len(wanted) == len(flat) else self._call(like, aten.view.default, chunk, wanted)
 
     def _sliced(self, node: Node, op: ChunkedOp) -> Node:
-        """Append a slice of rows, or its gradient, which is zero elsewhere."""
         inner = op.rows.flat_shape(value_of(node).shape)[1:]
         first, last = self._range(op.operand_rows)
         given = self._call(node, aten.view.default, self._operand(_source_of(node), op), [last - first, *inner])

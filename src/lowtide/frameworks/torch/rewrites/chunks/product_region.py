@@ -1,4 +1,4 @@
-"""Regions around large products (`ProductRegion`), and reasons for having none (`Refusal`)."""
+"""Regions around large products, and reasons for having none."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -28,7 +28,6 @@ class ChunkDevices(Enum):
     ALL = "all devices, for results equal up to rounding"
 
     def has(self, node: Node) -> bool:
-        """Return whether a node and its operands are on these devices."""
         if self is ChunkDevices.ALL:
             return True
         tensors = tensors_in([value_of(each) for each in (node, *node.all_input_nodes)])
@@ -36,7 +35,6 @@ class ChunkDevices(Enum):
 
 
 def can_run(device: torch.device) -> bool:
-    """Return whether this machine has a device."""
     if device.type == "cuda" and is_cuda_absent():
         return False
     here = torch.accelerator.current_accelerator(check_available=True)
@@ -58,7 +56,6 @@ class ProductRegion:
 
     @property
     def sources(self) -> list[Node]:
-        """The nodes outside that the region reads."""
         read = dict.fromkeys(source for node in self.ops for source in node.all_input_nodes)
         return [source for source in read if source not in self.ops]
 
@@ -68,16 +65,14 @@ class ProductRegion:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TwoPasses:
-    """Two passes over a product's rows. The second has the nodes that need results of all rows."""
+    """Two passes over a product's rows. The second needs results of all rows."""
 
     product: Node
     second: tuple[Node, ...]
     recomputed: tuple[Node, ...]
-    """First-pass nodes that the second recomputes, in program order."""
 
     @property
     def reader_names(self) -> list[str]:
-        """The names of nodes that read recomputed nodes."""
         recomputed = set(self.recomputed)
         return [node.name for node in self.second if not recomputed.isdisjoint(node.all_input_nodes)]
 
@@ -105,7 +100,7 @@ def is_large_product(node: Node) -> bool:
 
 
 def _is_of_enlarged(product: Node) -> bool:
-    """Return whether ops other than products, such as upsampling, enlarge a product's images."""
+    """Return whether ops such as upsampling enlarge a product's images."""
     node = row_operand(product)
     while node.op == "call_function" and node.target not in PRODUCTS:
         source = max(node.all_input_nodes, key=elements_of, default=None)

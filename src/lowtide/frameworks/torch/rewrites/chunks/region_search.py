@@ -1,4 +1,4 @@
-"""The search for product regions (`find_product_regions`), largest products first. Errors leave the program whole."""
+"""The search for product regions (`find_product_regions`), largest products first."""
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,9 +36,8 @@ _MAX_REFUSALS = 8
 def find_product_regions(graph: Graph, *, any_order: bool = False) -> tuple[list[ProductRegion], list[Refusal]]:
     """Return the regions around the largest products of a program, and refusals of the others.
 
-    A region has its product's large dependents, all nodes between, and their users: by rows, or by a sum over rows.
-    Large results of the program or its forward pass are outside. With `any_order`, image regions include weight
-    gradients, to which chunks add in any order. O(nodes and edges) per product.
+    A region has its product's large dependents, all nodes between, and their users. Large results of the program or its
+    forward pass are outside. With `any_order`, image regions include weight gradients. O(nodes and edges) per product.
     """
     found: list[ProductRegion] = []
     refused: list[Refusal] = []
@@ -62,15 +61,14 @@ def find_product_regions(graph: Graph, *, any_order: bool = False) -> tuple[list
 
 
 def has_chunkable_product(graph: Graph) -> bool:
-    """Return whether a large product can be computed in chunks, in one pass or two."""
     found, refused = found_or_none(partial(find_product_regions, graph)) or ([], [])
     return bool(found) or any(each.two_passes is not None for each in refused)
 
 
 def _largest_first(graph: Graph, *, any_order: bool) -> Sequence[Node]:
-    """Return the large products, largest first.
+    """Return large products, largest first.
 
-    With `any_order`, large convolutions come first in program order: a region may be a whole network.
+    With `any_order`, large convolutions come first, in program order: a region may be a whole network.
     """
     products = sorted(filter(is_large_product, graph.nodes), key=lambda node: -elements_of(node))
     largest = elements_of(products[0]) if products else 0
@@ -117,7 +115,6 @@ class RegionSearch:
         self._in_own_order = set[Node]()
 
     def region(self) -> ProductRegion | Refusal:
-        """Return the region, or the reason why there is none."""
         op = self._op_of_product()
         if op is None:
             return self._refuse(self._product, "is not a plain product of rows")
@@ -145,12 +142,10 @@ class RegionSearch:
         return self._chunked_op(self._product, {left: ChunkedOp(RowRole.ROWS, rows=self._rows)})
 
     def _has_adjacent_rows(self, node: Node) -> bool:
-        """Return whether rows are adjacent in memory, in order. Images may be channels last."""
         value = value_of(node)
         return value.is_contiguous() or (self._has_images and row_layout(value) is not None)
 
     def _inside(self, op: ChunkedOp) -> set[Node] | Refusal:
-        """Return the large tensors and all nodes between them."""
         ops = self._ops
         ops[self._product] = op
         reached = self._reached({self._product: op}, second=False)
@@ -176,7 +171,7 @@ class RegionSearch:
         return inside if missing is None else self._refuse_op(missing)
 
     def _reached(self, reached: dict[Node, ChunkedOp], *, second: bool) -> dict[Node, ChunkedOp]:
-        """Add all nodes that depend on the given ones by rows, in one of the two passes."""
+        """Add all nodes that depend on these by rows, in one of the two passes."""
         for node in self._nodes[self._order[self._product] + 1 :]:
             if node in reached or (node.meta.get(SECOND_PASS) == self._product.name) is not second:
                 continue
@@ -222,10 +217,7 @@ class RegionSearch:
                 waiting.extend(added)
 
     def _source_ops(self, source: Node, rows: ProductRows, inside: set[Node]) -> dict[Node, ChunkedOp]:
-        """Return how to compute an operand and its other users by chunks; empty if impossible.
-
-        Such a user is the sum of each row of a tensor that is then scaled by it.
-        """
+        """Return how to compute an operand and its other users by chunks; empty if impossible."""
         found: dict[Node, ChunkedOp] = {}
         waiting = [source]
         while waiting:
@@ -249,8 +241,7 @@ class RegionSearch:
     def _placed(self, region: ProductRegion) -> ProductRegion | Refusal:
         """Find the nodes to delay until after the chunks.
 
-        Nodes that keep their place, such as the end of a forward pass, are not delayed. Nodes after them are a second
-        pass.
+        Nodes that keep their place are not delayed. Nodes after them are a second pass.
         """
         inside = region.ops
         touched, written, moved = set[int](), set[int](), dict[Node, None]()
@@ -280,7 +271,6 @@ class RegionSearch:
         return region
 
     def _in_two_passes(self, region: ProductRegion, second: Mapping[Node, None]) -> Refusal:
-        """Refuse a region with the nodes to recompute: large ones, or all in a network of many small results."""
         least = 0 if self._any_order else self._large
         recomputed = tuple(node for node in region.ops if node not in second and elements_of(node) >= least)
         refusal = self._refuse(next(iter(second)), "needs results of all rows first")
@@ -291,7 +281,6 @@ class RegionSearch:
 
 
 def _needed_for_results(reached: dict[Node, ChunkedOp], large: int) -> set[Node]:
-    """Return large results of the program or its forward pass, and all nodes they need."""
     found = set[Node]()
     for node in reversed(reached):
         is_result = any(user.op == "output" or user.target == TURN_BACK for user in node.users)
@@ -304,7 +293,7 @@ Found = TypeVar("Found")
 
 
 def found_or_none(search: Callable[[], Found]) -> Found | None:
-    """Return the result of a search for chunks. If it raises, warn to report the error and return None."""
+    """Return the result of a search for chunks. If it raises, warn and return None."""
     try:
         return search()
     except Exception as error:

@@ -13,14 +13,12 @@ _NOISE_FACTOR = 64
 
 @dataclass(frozen=True, slots=True)
 class LargestDifference:
-    """The largest difference of two results."""
-
     share: float
     """Relative to the tensor's largest number; 1 for values that are not real numbers."""
     is_rounding: bool
 
     def is_within_noise(self, noise: "LargestDifference") -> bool:
-        """Return whether this is rounding, or at most 64 times the change by the last digits of all inputs."""
+        """Return whether this is rounding, or at most 64 times `noise`."""
         return self.is_rounding or self.share <= noise.share * _NOISE_FACTOR
 
 

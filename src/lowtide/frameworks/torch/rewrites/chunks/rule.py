@@ -34,27 +34,22 @@ class ProductRows:
         return None
 
     def flat_shape(self, shape: Sequence[int]) -> list[int]:
-        """Return a shape with merged row dimensions."""
         leading = self._known_dims(shape)
         return [math.prod(shape[:leading]), *shape[leading:]]
 
     def chunk_shape(self, shape: Sequence[int], rows: int) -> list[int]:
-        """Return the shape of some rows, of the same rank."""
         leading = self._known_dims(shape)
         first, *rest = self.flat_shape(shape)
         return [*[1] * (leading - 1), first // self.count * rows, *rest]
 
     def entries_per_row(self, shape: Sequence[int]) -> int:
-        """Return the entries per row in the first dimension of the flat shape."""
         return self.flat_shape(shape)[0] // self.count
 
     def match(self, operand: Sequence[int], result: Sequence[int]) -> bool:
-        """Return whether an operand has the rows of a result."""
         leading = self.leading_dims(result)
         return leading is not None and len(operand) == len(result) and operand[:leading] == result[:leading]
 
     def are_broadcast(self, operand: Sequence[int], result: Sequence[int]) -> bool:
-        """Return whether an operand is the same for every row of a result."""
         inner = len(result) - self._known_dims(result)
         return all(size == 1 for size in operand[: max(0, len(operand) - inner)])
 
@@ -118,18 +113,16 @@ class ChunkedOp:
     role: RowRole
     by_rows: frozenset[Node] = field(default_factory=frozenset[Node])
     by_columns: frozenset[Node] = field(default_factory=frozenset[Node])
-    """Operands with rows as columns; those in `by_rows` have rows one after the other."""
+    """Operands with rows as columns."""
     sizes: str | None = None
     """The argument with the result's shape, or its number of rows."""
     partial_sums: frozenset[int] = field(default_factory=frozenset[int])
-    """Positions of results that sum over rows."""
     operand_rows: ProductRows = _UNSET
     rows: ProductRows = _UNSET
     """The result's rows, which differ for a slice and its gradient."""
 
     @property
     def has_partial_sum(self) -> bool:
-        """Whether chunks give partial sums, equal to the result up to rounding only."""
         return self.role is RowRole.PARTIAL_SUM or bool(self.partial_sums)
 
     def with_rows(self, rows: ProductRows) -> "ChunkedOp":
@@ -143,8 +136,7 @@ ChunkedOps = Mapping[Node, ChunkedOp]
 def normalize_dims(dims: Any, rank: int) -> tuple[int, ...] | None:
     """Return dimensions as non-negative integers, in the given order.
 
-    `dims` is an int, or a list or tuple of ints; negative ones count from the last of `rank` dimensions. Returns None
-    if there are none, or one is not an int in range.
+    Returns None if there are none, or one is out of range.
     """
     given = cast("Sequence[Any]", dims) if isinstance(dims, list | tuple) else (dims,)
     if not given or not all(isinstance(dim, int) and -rank <= dim < rank for dim in given):
@@ -153,7 +145,6 @@ def normalize_dims(dims: Any, rank: int) -> tuple[int, ...] | None:
 
 
 def argument_of(node: Node, name: str) -> Any:
-    """Return an argument of a call, its default, or None if it does not exist."""
     given = arguments_by_name(node)
     if name in given:
         return given[name]
@@ -170,7 +161,6 @@ class RuleCall:
     rows: ProductRows
 
     def role(self, operand: Any) -> RowRole | None:
-        """Return the role of an operand, or None if it is outside of the region."""
         return self.ops[operand].role if isinstance(operand, Node) and operand in self.ops else None
 
     def shape(self, operand: Any) -> torch.Size:
@@ -181,7 +171,6 @@ class RuleCall:
         return value_of(self.node).shape
 
     def dims(self, name: str, rank: int) -> tuple[int, ...] | None:
-        """Return the dimensions in an argument or its default."""
         return normalize_dims(argument_of(self.node, name), rank)
 
     def are_inner(self, dims: Any, shape: Sequence[int]) -> bool:
@@ -195,7 +184,7 @@ class RuleCall:
         return all(self.are_inner(argument_of(self.node, name), shape) for name in names)
 
     def row_wise(self, *operands: str, sizes: str | None = None, unread: str = "") -> ChunkedOp | None:
-        """Return the op with the named operands by rows, or None if they have no rows.
+        """Return the op with these operands by rows, or None if they have no rows.
 
         No other operand may be in chunks, except `unread`.
         """

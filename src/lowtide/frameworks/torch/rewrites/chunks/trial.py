@@ -48,9 +48,9 @@ class Trials:
     def first_equal(self, region: ProductRegion, tried: Iterable[ChunkSizes]) -> ChunkSizes | None:
         """Return the first chunk sizes with equal results, if any.
 
-        Each trial runs once on random numbers of the real shapes, on the real device, with the current threads: only a
-        run shows the order of a BLAS's sums. Allocates the unchunked region and a copy of its results; returns None if
-        that fails. Without a trial, returns the first sizes if rounding is allowed, else None.
+        Each trial runs once on random numbers of the real shapes, with the real device and threads: only a run shows
+        the order of a BLAS's sums. Allocates the region without chunks; returns None if that fails. Without a trial,
+        returns the first sizes if rounding is allowed, else None.
         """
         sources = region.sources
         if not all(isinstance(value_of(source), torch.Tensor) for source in sources):
@@ -78,7 +78,7 @@ class Trials:
 
 
 class Trial:
-    """A region with random inputs, made in the first run."""
+    """A region with random inputs."""
 
     def __init__(self, region: ProductRegion, sources: list[Node]) -> None:
         self._region, self._sources = region, sources
@@ -87,8 +87,7 @@ class Trial:
     def _unchunked(self) -> tuple[list[torch.Tensor], tuple[torch.Tensor, ...]] | None:
         """Inputs and results without chunks, or None if results are not numbers.
 
-        Inputs are positive if normal ones give no numbers, as for square roots. Integers may be indices, so they are 0
-        or 1.
+        Integers may be indices, so they are 0 or 1.
         """
         module = _as_module(self._region, self._sources, None)
         for positive in (False, True):
@@ -155,7 +154,6 @@ def _as_module(region: ProductRegion, sources: list[Node], sizes: ChunkSizes | N
 
 
 def _random(like: Any, generator: torch.Generator, *, positive: bool) -> torch.Tensor:
-    """Return random numbers in the strides of `like`. Its elements may share memory."""
     extent = 1 + sum((size - 1) * stride for size, stride in zip(like.shape, like.stride(), strict=True))
     made = torch.empty(max(extent, 0), dtype=like.dtype, device=generator.device)
     if not made.is_floating_point():

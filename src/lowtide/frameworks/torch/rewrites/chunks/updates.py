@@ -1,4 +1,4 @@
-"""Regions from a gradient to the update of a tensor (`UpdateRegion`), and their chunks (`ChunkUpdates`)."""
+"""Regions from a gradient to the update of a tensor, and their chunks."""
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,8 +31,7 @@ ARITHMETIC = frozenset(
 )
 """Element-wise ops that are bit-equal in float32 and float64 for any number of elements.
 
-CPU kernels compute the last elements, which fill no vector register, with other code. There, powers, sigmoids and
-narrower types round differently.
+CPU kernels compute the last elements with other code, which rounds powers, sigmoids and narrower types differently.
 """
 EXACT = frozenset(
     ("abs", "neg", "sign", "maximum", "minimum", "clamp", "where", "copy", "clone", "_to_copy", "fill", "zero")
@@ -53,8 +52,7 @@ class UpdateRegion:
 def find_update_regions(graph: Graph) -> list[UpdateRegion]:
     """Return the update regions of a program, in the order of their last nodes.
 
-    A region overwrites an older tensor row by row, with all nodes computed only for that. All can move to the last one.
-    O(nodes and edges).
+    A region overwrites an older tensor row by row, with all nodes computed only for that. O(nodes and edges).
     """
     order = {node: place for place, node in enumerate(graph.nodes)}
     holders: dict[int, list[Node]] = {}
@@ -87,7 +85,6 @@ def _row_wise_nodes(
 
 
 def _components(found: Mapping[Node, torch.Size]) -> list[UpdateRegion]:
-    """Return a region for each set of nodes that read each other or overwrite the same tensor."""
     leader: dict[Node, Node] = {node: node for node in found}
 
     def lead(node: Node) -> Node:
@@ -124,10 +121,7 @@ def _can_move(region: UpdateRegion, nodes: Sequence[Node], order: Mapping[Node, 
 
 
 def row_wise_shape(node: Node) -> torch.Size | None:
-    """Return the shape of a row-wise node, or None unless chunks are known to be bit-equal.
-
-    Its results and overwritten tensors are contiguous and have this shape.
-    """
+    """Return the shape of a row-wise node, or None unless chunks are known to be bit-equal."""
     if node.target is operator.getitem:
         value, source = value_of(node), node.args[0]
         shape = row_wise_shape(source) if isinstance(source, Node) else None
@@ -156,7 +150,6 @@ def row_wise_shape(node: Node) -> torch.Size | None:
 
 
 def has_rows(value: Any, shape: torch.Size) -> bool:
-    """Return whether an operand has rows of a shape, instead of being the same for all."""
     return isinstance(value, torch.Tensor) and value.dim() == len(shape) and value.shape[0] == shape[0]
 
 
@@ -173,7 +166,7 @@ def _embedding_shape(node: Node) -> torch.Size | None:
 
 @dataclass(frozen=True)
 class ChunkUpdates(Rewrite[tuple[UpdateRegion, int]]):
-    """Unroll update regions into chunks, to free gradients and temporaries chunk by chunk."""
+    """Unroll update regions into chunks, to free gradients chunk by chunk."""
 
     name = "in-chunks"
     source = "Tests found which ops give the same bits for some rows as for all."
@@ -210,7 +203,6 @@ def _append_chunks(graph: Graph, region: UpdateRegion, count: int, made: dict[No
 
 
 def _erase_unread(graph: Graph, made: Mapping[Node, Node], regions: Iterable[UpdateRegion]) -> None:
-    """Erase concatenations if the chunks read their operands instead."""
     sources = dict.fromkeys(source for region in regions for node in region.nodes for source in node.all_input_nodes)
     for source in sources:
         for node in view_chain(made[source]) if source in made and concatenated_chunks(made[source]) else ():

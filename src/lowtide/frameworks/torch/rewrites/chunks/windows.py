@@ -28,7 +28,7 @@ class Windows:
 
     classes: int
     separate: bool = False
-    """Whether windows stay separate tensors until the last, for updates that read them one by one."""
+    """Whether windows stay separate tensors, for updates that read them one by one."""
     rows_at_once: int | None = None
     """Rows summed at once; None for all.
 
@@ -42,19 +42,15 @@ class WindowSums:
 
     nodes: dict[Node, ChunkedOp]
     rows: tuple[Node, ...]
-    """Small results with rows, read by windows."""
     logarithms: tuple[Node, ...]
     """The `log_softmax`, given by each row's maximum and logarithm of its sum."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowValues:
-    """Row values read by windows, in the new graph."""
-
     rows: Mapping[Node, Node]
     maxima: Mapping[Node, Node]
     logarithms: Mapping[Node, Node]
-    """Logarithms of sums of exponentials, less the maxima."""
 
 
 def sums_by_windows(region: ProductRegion) -> WindowSums | None:
