@@ -1,6 +1,6 @@
 """The search from one base order."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from lowtide.engine.recompute.budget_search import BudgetSearch
 from lowtide.engine.recompute.program import Ints
 from lowtide.engine.recompute.unrolled import unroll
 from lowtide.engine.search import solve
+
+_FIT_WORK_DIVISOR = 5
+"""Recomputed programs are reordered often, and the exact search rarely improves what cuts find."""
 
 
 @dataclass(slots=True, eq=False)
@@ -59,5 +62,8 @@ class OrderAttempt:
         unrolled = unroll(problem, self.found.execution.runs.tolist())
         inner = Problem(unrolled.graph, in_place=problem.in_place)
         within = Budget.of_limits(problem.graph, [budget, *(None for _ in problem.graph.spaces[1:])])
-        solution = solve(inner, [inner.given_order()], SEARCH_EFFORTS[effort], budget=within)
+        limits = SEARCH_EFFORTS[effort]
+        if effort != "max":
+            limits = replace(limits, fit_work=limits.fit_work // _FIT_WORK_DIVISOR)
+        solution = solve(inner, [inner.given_order()], limits, budget=within)
         return np.asarray(unrolled.runs(solution.order), np.int32)

@@ -16,7 +16,7 @@ from lowtide.engine.search.fit import Fit, FitOutcome, find_fit
 from lowtide.engine.search.moves import bring_nearer, moved_ops
 from lowtide.engine.search.plain_program import PlainProgram
 
-_MAX_EXAMINED = 300_000
+_MAX_EXAMINED, _WORK_PER_EXAMINED = 300_000, 1_000
 _MOST_OPS_BY_MOVES = 1_000
 _MOST_TRIES = 2_000
 _MOST_CUT = 200
@@ -55,7 +55,7 @@ def fit_order(
     reason = checks.reason(given, cuts, effort.cut_work)
     if reason is not None:
         return FittedOrder(fit=Fit.IMPOSSIBLE, reason=reason)
-    max_examined = _MAX_EXAMINED if len(given) <= _MOST_OPS_BY_MOVES else 0
+    max_examined = min(_MAX_EXAMINED, effort.fit_work // _WORK_PER_EXAMINED) if len(given) <= _MOST_OPS_BY_MOVES else 0
     nearest, least_moved = fewest_moves(problem, budget, given, max_examined)
     if nearest is not None:
         return FittedOrder(fit=Fit.FOUND, order=nearest, moved=least_moved, least_moved=least_moved)

@@ -92,8 +92,18 @@ class PlainProgram:
     def bytes_of(self, lifetime: Lifetime) -> int:
         return int(self.bytes_here[self.graph.lifetimes == lifetime].sum())
 
+    @cached_property
+    def _required(self) -> list[int]:
+        """Per op, the set of its predecessors."""
+        return [_set_of(ops) for ops in self.predecessors]
+
+    @cached_property
+    def _users(self) -> list[int]:
+        """Per buffer, the set of its users."""
+        return [_set_of(ops) for ops in self.users]
+
     def may_run(self, op: OpId, executed: int) -> bool:
-        return not executed >> op & 1 and all(executed >> earlier & 1 for earlier in self.predecessors[op])
+        return not executed >> op & 1 and not self._required[op] & ~executed
 
     def run(self, op: OpId, executed: int) -> tuple[int, int]:
         """Return the bytes added while the op runs, and its net bytes."""
@@ -109,7 +119,7 @@ class PlainProgram:
         return peak - self._saved(op, executed), net
 
     def _dies(self, buffer: BufferId, executed: int) -> bool:
-        return self.lifetimes[buffer].freeable and all(executed >> user & 1 for user in self.users[buffer])
+        return self.lifetimes[buffer].freeable and not self._users[buffer] & ~executed
 
     def _saved(self, op: OpId, executed: int) -> int:
         takers: dict[int, list[int]] = {}
@@ -133,3 +143,7 @@ class PlainProgram:
             for written in sorted(takers, key=lambda written: -self.sizes[written])
             if augment(written, set())
         )
+
+
+def _set_of(ops: list[OpId]) -> int:
+    return sum(1 << op for op in set(ops))

@@ -1,6 +1,7 @@
 """Moves that never raise the peak, and a bound for groups of ops."""
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +57,10 @@ class Profile:
         self.order = order
         self.here = profile[:, space]
         self.peaks = profile.max(axis=0, initial=0)
-        self.falling = np.sort(self.here)[::-1]
+
+    @cached_property
+    def falling(self) -> NDArray[np.int64]:
+        return np.sort(self.here)[::-1]
 
     def with_cut(self, place: Place, cut: ClosureCut) -> "Profile":
         return Profile(self.problem, run_after_cut(self.order, place, cut), self.space)
@@ -64,6 +68,8 @@ class Profile:
     def is_better_than(self, other: "Profile") -> bool:
         if (self.peaks > other.peaks).any():
             return False
+        if self.peaks[self.space] < other.peaks[self.space]:
+            return True
         different = np.flatnonzero(self.falling != other.falling)
         return bool(len(different)) and bool(self.falling[different[0]] < other.falling[different[0]])
 
