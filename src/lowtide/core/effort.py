@@ -54,7 +54,7 @@ class RecomputeEffort:
     run_work: int
     """Accesses and arcs visited for plans of runs: 3 * 10^8 per second. May be spent twice."""
     demand_work: int
-    """Accesses visited for the plan of lowest peak if none fits; 16 times as many if single ops fit."""
+    """Accesses visited for the plan of lowest peak if none fits; 4 times as many if single ops fit."""
     solver_work: int
     """As in `recompute.solver.Solved`: 700,000 per second."""
     rounds: int

@@ -40,7 +40,7 @@ def plan_with_state(
         return plan_best_form(program, settings, progress, keep)
     search = StateSearch(program, settings, progress, keep)
     if least == program.most_on_host or not search.is_too_large(least):
-        found = search.plan(least)
+        found = search.plan(least, copies=least == program.most_on_host)
         if found.shortfall is None and not found.extra_time:
             return found
     search.halve(least)
@@ -142,8 +142,14 @@ class StateSearch:
         for key, result in sorted(self.first_found.items(), key=lambda each: _rank(each[1])):
             if self._is_interrupted:
                 break
-            if not self.found or self._is_better_with_copies(result):
+            if not self._misses_with_more(key) and (not self.found or self._is_better_with_copies(result)):
                 self.plan(*key)
+
+    def _misses_with_more(self, key: Key) -> bool:
+        """Return whether a plan with copies of activations missed the budget with at least as much on the host."""
+        share, place = key
+        missed = (other for other, result in self.found.items() if not _fits_device(result))
+        return any(more >= share and at == place for more, at in missed)
 
     def _is_better_with_copies(self, result: Result) -> bool:
         """Return whether copies of activations may make a plan the best one."""

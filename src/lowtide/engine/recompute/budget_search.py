@@ -31,7 +31,7 @@ _LARGE_PROGRAM_OPS = 10_000
 _LARGE_PROGRAM_GAPS = 3
 _MAX_OPS_ON_DEMAND = 4_000
 """In larger programs, recomputation on demand exceeds its work limit."""
-_NEAR_FACTOR = 16
+_NEAR_FACTOR = 4
 _TARGET_MARGIN = 200
 _TARGETS = 3
 _TARGET_EFFORT = RECOMPUTE_EFFORTS["fast"].part(4)

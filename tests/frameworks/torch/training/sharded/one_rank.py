@@ -1,6 +1,7 @@
 """One of two ranks of the tests beside: `python one_rank.py RANK STORE FOLDER` writes FOLDER/RANK.json."""
 
 import json
+import os
 import sys
 import warnings
 from collections.abc import Callable
@@ -163,6 +164,7 @@ def main() -> None:
     """Train in all ways, and write the results."""
     warnings.simplefilter("ignore", UserWarning)  # of missed budgets
     torch.set_num_threads(1)
+    os.environ["LOWTIDE_CACHE"] = str(FOLDER / f"plans of {RANK}")  # a resumed step has the plan of its first half
     dist.init_process_group(
         "gloo", init_method=f"file://{STORE}", rank=RANK, world_size=2, timeout=timedelta(minutes=10)
     )
