@@ -78,7 +78,11 @@ class Facts:
 
     @property
     def in_chunks(self) -> bool:
-        return self.unmodified is not self.graph
+        """Whether the planned form is in chunks. With state on the host, the graph is another one, too."""
+        if self.result is not None:
+            return self.result.form != "unmodified"
+        is_other = self.unmodified is not self.graph
+        return is_other and self.unmodified.persistent_bytes() == self.graph.persistent_bytes()
 
     @cached_property
     def over_time(self) -> list[tuple[MemoryOverTime, MemoryOverTime]]:

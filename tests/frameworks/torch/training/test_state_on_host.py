@@ -14,6 +14,7 @@ from torch.optim.swa_utils import AveragedModel
 import lowtide.torch as lt
 from lowtide.frameworks.torch.emit.state_copies import STATE_TO_DEVICE, finish_copies
 from lowtide.frameworks.torch.internals.host_memory import cpu_host
+from lowtide.reporting.page.facts import Facts
 from tests.frameworks.torch.training.test_every_optimizer import Optimizers
 
 pytestmark = pytest.mark.usefixtures("cache_of_the_run")
@@ -120,6 +121,13 @@ def test_the_budget_covers_what_the_device_holds_and_the_peak_is_as_measured() -
     assert measured.after_bytes == pytest.approx(result.peak_bytes["cpu"], rel=0.02)
     assert result.persistent_bytes["cpu"] + result.peak_bytes["cpu"] <= int(2.2 * held)
     assert result.transfers.state_bytes_out == result.persistent_bytes["host"]
+
+
+def test_a_report_does_not_call_state_on_the_host_chunks() -> None:
+    result = plan_step(*make_model()).result
+    assert result.state_on_host_bytes > 0
+    for known in (result, None):
+        assert not Facts.of(result.graph, result.plan, result=known, unmodified=result.unmodified).in_chunks
 
 
 def test_no_more_state_is_on_the_host_than_the_budget_needs() -> None:
