@@ -19,6 +19,7 @@ import lowtide
 from lowtide.core.errors import UnsupportedError
 from lowtide.engine.graph import Graph
 from lowtide.frameworks.torch.internals import fully_sharded
+from lowtide.frameworks.torch.internals.distributed import local_part
 from lowtide.torch import TrainingStep
 
 WIDTH, RANKS = 16, 8
@@ -128,6 +129,19 @@ def test_updates_over_whole_parameters_are_refused(make: Callable[..., torch.opt
         lowtide.read((TrainingStep(net, lambda net, x: net(x).sum(), make(net.parameters())), (torch.randn(4, WIDTH),)))
 
 
+def test_parts_of_other_sizes_make_one_program_of_all_ranks() -> None:
+    """Of 13 rows, six ranks have two, one has one, and one has none."""
+    rows, graphs = [], []
+    for rank in range(RANKS):
+        dist.destroy_process_group()
+        dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=RANKS)
+        net = sharded(13)
+        rows.append(local_part(net.down.bias).shape[0])
+        graphs.append(read(net, width=13, before_update=lambda given: nn.utils.clip_grad_norm_(given, 1.0)))
+    assert rows == [2] * 6 + [1, 0]
+    assert len({graph.fingerprint for graph in graphs}) == 1
+
+
 def with_tensor_parallelism() -> Net:
     mesh = init_device_mesh("cpu", (4, 2), mesh_dim_names=("shards", "parts"))
     net = Net()
@@ -150,7 +164,6 @@ def with_a_divisor() -> Net:
 @pytest.mark.parametrize(
     ("make", "width", "reason"),
     [
-        (lambda: sharded(WIDTH - 3), WIDTH - 3, "which 8 ranks cannot share evenly"),
         (lambda: sharded(offload_policy=CPUOffloadPolicy(pin_memory=False)), WIDTH, "an offload policy; leave it out"),
         (lambda: sharded(mp_policy=MixedPrecisionPolicy(reduce_dtype=torch.float16)), WIDTH, "gradients of float16"),
         (with_tensor_parallelism, WIDTH, "also split by tensor parallelism"),

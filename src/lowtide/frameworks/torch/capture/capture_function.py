@@ -13,8 +13,8 @@ from lowtide.frameworks.torch.capture.call_inputs import CallInputs
 from lowtide.frameworks.torch.capture.module_tensors import ModuleTensors, check_modes, modes_of, modules_of
 from lowtide.frameworks.torch.capture.tracing import FakeInputs, dry_run, trace
 from lowtide.frameworks.torch.internals import pytree
-from lowtide.frameworks.torch.internals.distributed import distributed_as, local_part
 from lowtide.frameworks.torch.internals.fully_sharded import reshard
+from lowtide.frameworks.torch.internals.padded_parts import as_owned, part_of
 from lowtide.frameworks.torch.reading.captured import Binding, Captured
 
 
@@ -126,7 +126,7 @@ class FunctionBinding(Binding):
         owners = [*self.modules.live(), *sources[len(self.modules.names) :]]
         for position, part in zip(self.gradient_places, outputs[own:], strict=True):
             source = owners[position]
-            gradient = distributed_as(part, source)
+            gradient = as_owned(part, source)
             if source.grad is None:
                 source.grad = gradient
             else:
@@ -149,4 +149,5 @@ class FunctionBinding(Binding):
     def gradients(self) -> list[torch.Tensor | None]:
         sources = [*self.modules.live(), *self.call.tensors]
         found = [sources[position].grad for position in self.gradient_places]
-        return [None if gradient is None else local_part(gradient) for gradient in found]
+        pairs = zip(found, [sources[position] for position in self.gradient_places], strict=True)
+        return [None if gradient is None else part_of(gradient, source) for gradient, source in pairs]

@@ -10,9 +10,10 @@ from itertools import chain
 import torch
 from torch import nn
 
-from lowtide.frameworks.torch.internals.distributed import distributed_as, local_part
+from lowtide.frameworks.torch.internals.distributed import distributed_as
 from lowtide.frameworks.torch.internals.fully_sharded import follow_moves, gathered_by_ops, reshard
 from lowtide.frameworks.torch.internals.host_memory import home_of, may_be_on_host, move
+from lowtide.frameworks.torch.internals.padded_parts import follow_padded, part_of
 from lowtide.frameworks.torch.internals.runtime import reparametrized
 from lowtide.frameworks.torch.reading.captured import CaptureMismatchError
 
@@ -96,15 +97,19 @@ class ModuleTensors:
         return [tables[index][name] for index, name in self.names]
 
     def local(self) -> list[torch.Tensor]:
-        """Return the current tensors, or this rank's parts of DTensors."""
-        return list(map(local_part, self.live()))
+        """Return the current tensors, or this rank's padded parts of DTensors."""
+        return [part_of(each, each) for each in self.live()]
 
     def put_on_host(self, homes: Mapping[int, torch.device]) -> None:
         """Move the tensors at some positions to the host of their homes, and others back."""
         if not homes and not may_be_on_host():
             return
-        parts = enumerate(self.local())
+        live, local = self.live(), self.local()
+        parts = enumerate(local)
         moved = [move(part, homes.get(place, home_of(part)), to_host=place in homes) for place, part in parts]
+        for tensor, part, has_moved in zip(live, local, moved, strict=True):
+            if has_moved:
+                follow_padded(tensor, part)
         if any(moved):
             follow_moves(self.modules)
 

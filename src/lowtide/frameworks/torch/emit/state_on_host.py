@@ -21,6 +21,7 @@ from lowtide.frameworks.torch.emit.updates_on_host import move_updates
 from lowtide.frameworks.torch.internals.distributed import local_part
 from lowtide.frameworks.torch.internals.host_memory import home_of
 from lowtide.frameworks.torch.internals.nodes import graph_module, storages_of, value_of
+from lowtide.frameworks.torch.internals.padded_parts import part_of
 from lowtide.frameworks.torch.internals.pytree import tensors_in
 from lowtide.frameworks.torch.internals.tensors import bytes_of, storage_key
 from lowtide.frameworks.torch.reading.captured import Binding, Captured
@@ -92,7 +93,7 @@ def _gradients(binding: Binding, share: float) -> list[int]:
     if not isinstance(binding, TrainingStepBinding) or share == 0:
         return []
     parameters = binding.state.parameters()
-    parts = [local_part(parameters[position]) for position in binding.received]
+    parts = [part_of(parameters[position], parameters[position]) for position in binding.received]
     if len(set(map(home_of, parts))) != 1:
         return []
     large = [place for place, part in enumerate(parts) if bytes_of(part) >= _LEAST_BYTES]
@@ -124,7 +125,7 @@ def _parameters(captured: Captured, share: float) -> dict[int, torch.device]:
     None of them shares its storage with another one, an input or a result: tensors move one by one.
     """
     live = captured.binding.movable() if share > 0 else []
-    parts = list(map(local_part, live))
+    parts = [part_of(each, each) for each in live]
     homes = list(map(home_of, parts))
     devices = {home for home, tensor in zip(homes, live, strict=True) if isinstance(tensor, nn.Parameter)}
     if len(devices) != 1:

@@ -20,6 +20,7 @@ from torch.autograd import Function
 
 from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.torch.internals.distributed import local_part
+from lowtide.frameworks.torch.internals.padded_parts import part_of, share_unevenly
 from lowtide.frameworks.torch.internals.pytree import tree_map_only
 
 _SMALL, _MOST_TOGETHER = 2**20, 2**22
@@ -48,6 +49,13 @@ def reshard(modules: Iterable[nn.Module]) -> None:
     for state in _states(modules):
         for group in _groups(state):
             group.reshard()
+            for parameter in filter(_is_uneven, group.fsdp_params):
+                share_unevenly(parameter.sharded_param, parameter.padded_sharded_param_size[0])
+
+
+def _is_uneven(parameter: Any) -> bool:
+    shards = getattr(parameter.mesh_info, "shard_mesh_size", 1)
+    return parameter.fsdp_placement.dim == 0 and parameter._orig_size[0] % shards > 0
 
 
 def follow_moves(modules: Iterable[nn.Module]) -> None:
@@ -55,7 +63,10 @@ def follow_moves(modules: Iterable[nn.Module]) -> None:
     for state in _states(modules):
         for group in _groups(state):
             for parameter in group.fsdp_params:
-                parameter.reset_sharded_param()
+                if _is_uneven(parameter):
+                    parameter._sharded_param_data = part_of(parameter.sharded_param, parameter.sharded_param).view(-1)
+                else:
+                    parameter.reset_sharded_param()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,35 +84,40 @@ class _Gathered(Function):
     """A gathered parameter, with the averaged gradient of this rank's part."""
 
     @staticmethod
-    def forward(ctx: Any, part: torch.Tensor, exchange: _Exchange) -> torch.Tensor:
+    def forward(ctx: Any, part: torch.Tensor, exchange: _Exchange, rows: int) -> torch.Tensor:
         ctx.exchange, ctx.dtype = exchange, part.dtype
         value = part.to(exchange.dtype)
         if exchange.shards is None:
             return value.view_as(value) if value is part else value
         gathered = _gathered(value, exchange)
-        return gathered if exchange.dim == 0 else torch.cat(gathered.chunk(exchange.shards[0]), exchange.dim)
+        return gathered[:rows] if exchange.dim == 0 else torch.cat(gathered.chunk(exchange.shards[0]), exchange.dim)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         exchange: _Exchange = ctx.exchange
         found = gradients[0].to(exchange.gradient_dtype)
         if exchange.shards is not None and exchange.dim > 0:
             found = torch.cat(found.chunk(exchange.shards[0], exchange.dim))
-        return _reduced(found, exchange).to(ctx.dtype), None
+        elif exchange.shards is not None:
+            found = _padded(found, exchange.shards[0])
+        return _reduced(found, exchange).to(ctx.dtype), None, None
 
 
 class _GatheredTogether(Function):
     """Parameters sharded by rows that one collective gathers."""
 
     @staticmethod
-    def forward(ctx: Any, exchange: _Exchange, n_ranks: int, *parts: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def forward(
+        ctx: Any, exchange: _Exchange, n_ranks: int, all_rows: Sequence[int], *parts: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
         ctx.exchange, ctx.n_ranks = exchange, n_ranks
         ctx.parts = [(part.shape, part.dtype) for part in parts]
         ctx.set_materialize_grads(False)  # a parameter that is not used gets no gradient
         flat = torch.cat([part.to(exchange.dtype).flatten() for part in parts])
         rows = _gathered(flat, exchange).view(n_ranks, -1).split([part.numel() for part in parts], 1)
         return tuple(
-            row.reshape(n_ranks * part.shape[0], *part.shape[1:]) for row, part in zip(rows, parts, strict=True)
+            row.reshape(n_ranks * part.shape[0], *part.shape[1:])[:kept]
+            for row, part, kept in zip(rows, parts, all_rows, strict=True)
         )
 
     @staticmethod
@@ -109,7 +125,7 @@ class _GatheredTogether(Function):
         exchange: _Exchange = ctx.exchange
         found: list[torch.Tensor | None] = [None] * len(gradients)
         rows = {
-            place: gradient.to(exchange.gradient_dtype).reshape(ctx.n_ranks, -1)
+            place: _padded(gradient.to(exchange.gradient_dtype), ctx.n_ranks).reshape(ctx.n_ranks, -1)
             for place, gradient in enumerate(gradients)
             if gradient is not None
         }
@@ -119,7 +135,13 @@ class _GatheredTogether(Function):
             for place, piece in zip(rows, pieces, strict=True):
                 shape, dtype = ctx.parts[place]
                 found[place] = piece.view(shape).to(dtype)
-        return None, None, *found
+        return None, None, None, *found
+
+
+def _padded(gradient: torch.Tensor, n_ranks: int) -> torch.Tensor:
+    """Return a gradient with rows of zeros, so that all ranks get as many."""
+    more = -gradient.shape[0] % n_ranks
+    return torch.constant_pad_nd(gradient, [0, 0] * (gradient.dim() - 1) + [0, more]) if more else gradient
 
 
 def _gathered(value: torch.Tensor, exchange: _Exchange) -> torch.Tensor:
@@ -177,6 +199,8 @@ class _Gathering:
     source: torch.Tensor
     """The local part, which gets gradients."""
     exchange: _Exchange
+    rows: int
+    """Rows of the gathered parameter, without padding."""
     users: Sequence[tuple[nn.Module, str]]
     in_forward: bool = False
     together: Sequence["_Gathering"] = ()
@@ -189,7 +213,8 @@ class _Gathering:
         info = parameter._module_info
         shared = zip(info.shared_modules, info.shared_param_names, strict=True)
         part = info.module._parameters[info.param_name]
-        return cls(part, sources[id(part)], _exchange(group, parameter), [(info.module, info.param_name), *shared])
+        users = [(info.module, info.param_name), *shared]
+        return cls(part, sources[id(part)], _exchange(group, parameter), parameter._orig_size[0], users)
 
     def begin(self) -> None:
         self.in_forward = True
@@ -206,10 +231,11 @@ class _Gathering:
 
     def _gather(self, in_backward: bool) -> None:
         if self.exchange.shards is None or len(self.together) < 2:
-            self._found[in_backward] = _Gathered.apply(self.source, self.exchange)
+            self._found[in_backward] = _Gathered.apply(self.source, self.exchange, self.rows)
             return
         sources = [each.source for each in self.together]
-        values: Any = _GatheredTogether.apply(self.exchange, self.exchange.shards[0], *sources)
+        rows = [each.rows for each in self.together]
+        values: Any = _GatheredTogether.apply(self.exchange, self.exchange.shards[0], rows, *sources)
         for each, value in zip(self.together, values, strict=True):
             each._found[in_backward] = value
 
@@ -308,9 +334,6 @@ def _exchange(group: Any, parameter: Any) -> _Exchange:
 
 
 def _obstacles(group: Any, parameter: Any, exchange: _Exchange) -> Iterator[tuple[str, bool]]:
-    size = 1 if exchange.shards is None else exchange.shards[0]
-    rows, shape = parameter._orig_size[exchange.dim], tuple(parameter._orig_size)
-    yield f"has shape {shape}, which {size} ranks cannot share evenly; pad it", rows % size > 0
     yield "is also split by tensor parallelism, which is not supported with fully_shard", parameter.is_dtensor
     yield "has an offload policy; leave it out, plans with 'offload' move state themselves", parameter.offload_to_cpu
     has_own = hasattr(local_part(parameter.sharded_param), "fsdp_pre_all_gather")

@@ -11,8 +11,8 @@ from torch import nn
 from torch.utils.weak import WeakIdKeyDictionary
 
 from lowtide.core.errors import UsageError
-from lowtide.frameworks.torch.internals.distributed import local_part
-from lowtide.frameworks.torch.internals.fully_sharded import follow_moves
+from lowtide.frameworks.torch.internals.fully_sharded import follow_moves, reshard
+from lowtide.frameworks.torch.internals.padded_parts import follow_padded, part_of
 from lowtide.frameworks.torch.internals.tensors import memory_of, storage_over
 
 HOST = torch.device("cpu")
@@ -105,6 +105,9 @@ def to_host(module: nn.Module, device: torch.device | str = "cuda") -> None:
     if torch.device(device).type == "cuda" and not torch.cuda.is_available():
         raise UsageError(f"PyTorch finds no device {device!r}; give a device of this machine")
     home = torch.empty(0, device=device).device  # with its number
+    reshard([module])
     for tensor in (*module.parameters(), *module.buffers()):
-        move(local_part(tensor), home, to_host=True)
+        part = part_of(tensor, tensor)
+        if move(part, home, to_host=True):
+            follow_padded(tensor, part)
     follow_moves([module])

@@ -38,10 +38,10 @@ class Block(nn.Module):
     With `checkpoints` "inside" its hooks, it runs again without them.
     """
 
-    def __init__(self, checkpoints: str) -> None:
+    def __init__(self, checkpoints: str, width: int) -> None:
         super().__init__()
-        self.norm, self.up, self.down = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
-        self.unused = nn.Linear(WIDTH, WIDTH)
+        self.norm, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.unused = nn.Linear(width, width)
         self.checkpoints = checkpoints
 
     def forward(self, value: torch.Tensor) -> torch.Tensor:
@@ -54,11 +54,11 @@ class Block(nn.Module):
 class Net(nn.Module):
     """Blocks between two layers, with a loss; with `checkpoints` around or inside blocks, these run again."""
 
-    def __init__(self, checkpoints: str) -> None:
+    def __init__(self, checkpoints: str, width: int) -> None:
         super().__init__()
-        self.first = nn.Linear(WIDTH, WIDTH)
-        self.blocks = nn.ModuleList(Block(checkpoints) for _ in range(3))
-        self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.first = nn.Linear(width, width)
+        self.blocks = nn.ModuleList(Block(checkpoints, width) for _ in range(3))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, width)
         self.checkpoints = checkpoints
 
     def forward(self, value: torch.Tensor) -> torch.Tensor:
@@ -68,31 +68,36 @@ class Net(nn.Module):
         return self.head(self.norm(value)).pow(2).mean()
 
 
-def sharded(checkpoints: str = "", **settings: Any) -> Net:
+def sharded(checkpoints: str = "", width: int = WIDTH, **settings: Any) -> Net:
     """Shard every block, the last two layers together, and the rest, by FSDP2."""
     torch.manual_seed(0)
-    net = Net(checkpoints)
+    net = Net(checkpoints, width)
     for block in net.blocks:
         fully_shard(block, **settings)
     fully_shard([net.norm, net.head], **settings)
     return fully_shard(net, **settings)
 
 
-def batches() -> list[torch.Tensor]:
+def uneven(**settings: Any) -> Net:
+    """Return a net whose parameters two ranks cannot share evenly."""
+    return sharded(width=WIDTH + 1, **settings)
+
+
+def batches(width: int = WIDTH) -> list[torch.Tensor]:
     """Return other batches on each rank."""
     generator = torch.Generator().manual_seed(RANK)
-    return [torch.randn(64, WIDTH, generator=generator) for _ in range(STEPS)]
+    return [torch.randn(64, width, generator=generator) for _ in range(STEPS)]
 
 
 def clipped(parameters: list[torch.Tensor]) -> None:
     nn.utils.clip_grad_norm_(parameters, 0.05)
 
 
-def trained(make: Callable[[], nn.Module], plan: dict[str, Any] | None, **parts: Any) -> dict[str, Any]:
+def trained(make: Callable[[], Net], plan: dict[str, Any] | None, **parts: Any) -> dict[str, Any]:
     """Train a few steps, with a plan or by the plain loop; evaluate between steps."""
     net = make()
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-2)
-    values = batches()
+    values = batches(net.first.in_features)
     planned = None if plan is None else lowtide.torch.training_step(net, None, optimizer, values[0], **parts, **plan)
     step: Any = TrainingStep(net, None, optimizer, **parts) if planned is None else planned
     losses: list[float] = []
@@ -118,7 +123,7 @@ def trained(make: Callable[[], nn.Module], plan: dict[str, Any] | None, **parts:
     return found
 
 
-def both_ways(make: Callable[[], nn.Module], plan: dict[str, Any], **parts: Any) -> dict[str, Any]:
+def both_ways(make: Callable[[], Net], plan: dict[str, Any], **parts: Any) -> dict[str, Any]:
     plain, planned = trained(make, None, **parts), trained(make, plan, **parts)
     equal = {key: plain[key] == planned.pop(key) for key in ("losses", "tensors")}
     return {"equal": equal, **planned}
@@ -128,7 +133,7 @@ def resumed(plan: dict[str, Any] | None) -> list[Any]:
     """Train with frozen weights, write a distributed checkpoint, read it elsewhere, and go on; return all tensors."""
 
     def run(values: list[torch.Tensor], state: dict[str, Any] | None) -> tuple[dict[str, Any], list[Any]]:
-        net = sharded()
+        net = uneven()
         for layer in (net.first, *(block.unused for block in net.blocks)):
             layer.requires_grad_(False)
         optimizer = torch.optim.AdamW([each for each in net.parameters() if each.requires_grad], lr=1e-2)
@@ -145,9 +150,10 @@ def resumed(plan: dict[str, Any] | None) -> list[Any]:
         return now, [local_part(each).tolist() for each in net.parameters()]
 
     folder, half = FOLDER / ("plain" if plan is None else "planned"), STEPS // 2
-    state, _ = run(batches()[:half], None)
+    values = batches(WIDTH + 1)
+    state, _ = run(values[:half], None)
     checkpoints.save(state, checkpoint_id=str(folder))
-    return run(batches()[half:], state)[1]
+    return run(values[half:], state)[1]
 
 
 def refusal(**plan: Any) -> str:
@@ -178,6 +184,8 @@ def main() -> None:
         "checkpoints inside": both_ways(lambda: sharded("inside"), {}),
         "accumulated": both_ways(sharded, {}, accumulate=2),
         "accumulated on the host": both_ways(sharded, {**ON_HOST, "budget": "200KiB"}, accumulate=2),
+        "uneven": both_ways(lambda: uneven(**MIXED), less, before_update=clipped),
+        "uneven, accumulated": both_ways(uneven, {}, accumulate=2, before_update=clipped),
         "free memory": both_ways(sharded, {"budget": "fit"}),
         "resumed": resumed(ON_HOST) == resumed(None),
         "refused": refusal(budget="60%" if RANK else "70%"),

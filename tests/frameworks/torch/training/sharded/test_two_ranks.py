@@ -9,7 +9,7 @@ from tests.frameworks.torch.two_ranks import run_two_ranks
 
 WAYS = [
     *("ordered", "recomputed", "on the host", "mixed precision", "checkpoints around", "checkpoints inside"),
-    *("accumulated", "accumulated on the host", "free memory"),
+    *("accumulated", "accumulated on the host", "uneven", "uneven, accumulated", "free memory"),
 ]
 
 
@@ -49,7 +49,7 @@ def test_gradients_of_shards_wait_on_the_host(ranks: list[dict[str, Any]]) -> No
 
 
 def test_training_resumes_from_a_distributed_checkpoint(ranks: list[dict[str, Any]]) -> None:
-    """Written and read with state on the host, with frozen weights, as by the plain loop."""
+    """Written and read with state on the host, with frozen weights and uneven parts, as by the plain loop."""
     assert all(rank["resumed"] for rank in ranks)
 
 

@@ -38,6 +38,7 @@ from lowtide.frameworks.torch.internals.distributed import distributed_twin, is_
 from lowtide.frameworks.torch.internals.fake_tensors import is_fake
 from lowtide.frameworks.torch.internals.fully_sharded import reshard
 from lowtide.frameworks.torch.internals.optimizers import found_infinities, scaling_by, unscale_by_plain_ops
+from lowtide.frameworks.torch.internals.padded_parts import padded_gradient, part_of, traced_rows, use_own_rows
 from lowtide.frameworks.torch.internals.symbolic_scalars import new_scalar, silent_branches, symbol_name
 from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
 from lowtide.frameworks.torch.reading.captured import Captured
@@ -110,6 +111,7 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
     def connect(graph: Graph) -> None:
         placeholders = graph.find_nodes(op="placeholder")[len(inputs.tensors) :]
         calls.connect(graph, dict(zip(map(symbol_name, scalars), placeholders, strict=True)))
+        use_own_rows(graph, step.parameters())
 
     effects = recorded_prints(None), _undone(rehearsal.state)
     with effects[0], effects[1], torch.enable_grad(), symbolic_choices(step.optimizer), silent_branches():
@@ -336,11 +338,13 @@ class _StepProgram:
         """Call `before_update`. Distributed parameters are DTensors there, so norms cover all ranks."""
         hook: Any = self.step.before_update
         live = self.step.parameters()
-        given = [distributed_twin(part, own) for part, own in zip(parameters, live, strict=True)]
+        parts = [traced_rows(part, own, place) for place, (part, own) in enumerate(zip(parameters, live, strict=True))]
+        given = [distributed_twin(part, own) for part, own in zip(parts, live, strict=True)]
         hook([given[place] for place in self._clipping_order])
-        for part, twin in zip(parameters, given, strict=True):
+        for place, (part, own, twin) in enumerate(zip(parameters, live, given, strict=True)):
             if twin is not part:
-                part.grad = None if twin.grad is None else local_part(twin.grad)
+                new = None if twin.grad is None else local_part(twin.grad)
+                part.grad = None if new is None else padded_gradient(part, own, place, new)
 
 
 def _loss_of(module: GraphModule) -> Node:
@@ -375,5 +379,5 @@ def _present_values(state: OptimizerState) -> list[torch.Tensor | None]:
             else:
                 found.append(torch.full(form.shape, first, dtype=form.dtype))
         else:
-            found.append(local_part(state.optimizer.state[parameters[position]][key]))
+            found.append(part_of(state.optimizer.state[parameters[position]][key], parameters[position]))
     return [*found, *(state.optimizer.param_groups[group][key] for group, key in state.settings)]

@@ -18,8 +18,9 @@ from lowtide.frameworks.torch.capture.step.optimizer_update import (
     settings_of,
     swapped,
 )
-from lowtide.frameworks.torch.internals.distributed import distributed_as, is_distributed, local_part
+from lowtide.frameworks.torch.internals.distributed import is_distributed
 from lowtide.frameworks.torch.internals.host_memory import empty_on_host, move
+from lowtide.frameworks.torch.internals.padded_parts import as_owned, follow_padded, part_of
 
 _SCHEDULED = ("lr", "betas", "momentum", "weight_decay")
 """Settings that schedules change. Others are graph constants."""
@@ -100,6 +101,12 @@ class OptimizerState:
         state = [self.optimizer.state[parameters[entry.parameter]][entry.key] for entry in self.entries]
         return state + [self.optimizer.param_groups[group][key] for group, key in self.settings]
 
+    def parts(self) -> list[torch.Tensor]:
+        """Return `live`, with this rank's padded parts of DTensors."""
+        parameters, live = self.parameters(), self.live()
+        owners = [parameters[entry.parameter] for entry in self.entries]
+        return [*map(part_of, live, owners), *live[len(owners) :]]
+
     def missing(self) -> list[StateEntry]:
         parameters = self.parameters()
         state = self.optimizer.state
@@ -121,9 +128,9 @@ class OptimizerState:
             else:
                 made = torch.empty_strided(form.shape, form.stride(), dtype=form.dtype, device=form.device)
             with torch.no_grad():
-                made.copy_(local_part(parameter)) if first is None else made.fill_(first)
-            is_part = made.shape == local_part(parameter).shape
-            self.optimizer.state[parameter][entry.key] = distributed_as(made, parameter) if is_part else made
+                made.copy_(part_of(parameter, parameter)) if first is None else made.fill_(first)
+            is_part = made.shape == part_of(parameter, parameter).shape
+            self.optimizer.state[parameter][entry.key] = as_owned(made, parameter) if is_part else made
         self._move(on_host)
 
     def bring_to_device(self) -> None:
@@ -134,7 +141,9 @@ class OptimizerState:
         for place, (parameter, key, form) in enumerate(self.entries):
             value = state.get(parameters[parameter], {}).get(key)
             if value is not None:
-                move(local_part(value), form.device, to_host=place in on_host)
+                part = part_of(value, parameters[parameter])
+                if move(part, form.device, to_host=place in on_host):
+                    follow_padded(value, part)
 
     def fixed_settings(self) -> list[dict[str, Any]]:
         groups: Groups = [settings_of(group) for group in self.optimizer.param_groups]
@@ -186,7 +195,7 @@ def discover_state(
     state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
     for own, fake in zip(parameters_of(optimizer), parameters, strict=True):
         for key, value in optimizer.state.get(own, {}).items():
-            state[fake][key] = _form_of(local_part(value), fake) if _is_tensor(value) else value
+            state[fake][key] = _form_of(part_of(value, own), fake) if _is_tensor(value) else value
 
     def adjust(groups: Groups) -> None:
         for index, key in settings:

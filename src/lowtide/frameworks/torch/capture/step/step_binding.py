@@ -16,10 +16,11 @@ from lowtide.frameworks.torch.capture.step.decisions import Decisions
 from lowtide.frameworks.torch.capture.step.optimizer_state import OptimizerState
 from lowtide.frameworks.torch.capture.step.optimizer_update import refuse_step_hooks
 from lowtide.frameworks.torch.capture.step.training_step import Part, TrainingStep
-from lowtide.frameworks.torch.internals.distributed import distributed_as, local_part
+from lowtide.frameworks.torch.internals.distributed import local_part
 from lowtide.frameworks.torch.internals.fully_sharded import reshard
 from lowtide.frameworks.torch.internals.host_memory import HOST, home_of
 from lowtide.frameworks.torch.internals.optimizers import growth_of, live_scale, note_step, update_scale
+from lowtide.frameworks.torch.internals.padded_parts import as_owned
 from lowtide.frameworks.torch.internals.tensors import version_of
 from lowtide.frameworks.torch.reading.captured import Binding, CaptureMismatchError
 
@@ -110,7 +111,7 @@ class TrainingStepBinding(Binding):
         )
 
     def _held(self) -> list[torch.Tensor]:
-        return [*self.modules.local(), *map(local_part, self.state.live())]
+        return [*self.modules.local(), *self.state.parts()]
 
     def _scale(self) -> list[torch.Tensor]:
         scaler = self.step.grad_scaler
@@ -144,7 +145,7 @@ class TrainingStepBinding(Binding):
                 if place in self.gradients_on_host:
                     self.step.waiting.note(position)
                 else:
-                    parameters[position].grad = distributed_as(next(on_device), parameters[position])
+                    parameters[position].grad = as_owned(next(on_device), parameters[position])
         if self.part.last:
             self.step.waiting.clear()
             note_step(self.step.optimizer)

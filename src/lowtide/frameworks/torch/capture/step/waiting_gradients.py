@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 import torch
 
-from lowtide.frameworks.torch.internals.distributed import distributed_as, local_part
+from lowtide.frameworks.torch.internals.distributed import local_part
 from lowtide.frameworks.torch.internals.host_memory import empty_on_host, home_of
+from lowtide.frameworks.torch.internals.padded_parts import as_owned, part_of
 
 
 @dataclass(eq=False)
@@ -26,7 +27,7 @@ class WaitingGradients:
         self._present.add(position)
 
     def memory(self, position: int, parameter: torch.Tensor) -> torch.Tensor:
-        part = local_part(parameter)
+        part = part_of(parameter, parameter)
         if position not in self._memory:
             self._memory[position] = empty_on_host(part, home_of(part))
         return self._memory[position]
@@ -37,13 +38,13 @@ class WaitingGradients:
         if on_host:
             memory = self.memory(position, parameter)
             if gradient is not None:
-                memory.copy_(local_part(gradient))
+                memory.copy_(part_of(gradient, parameter))
                 parameter.grad = None
                 self.note(position)
             return memory if position in self._present else None
         if position in self._present:
             memory, home = self._memory[position], home_of(local_part(parameter))
             made = torch.empty_strided(memory.shape, memory.stride(), dtype=memory.dtype, device=home)
-            gradient = parameter.grad = distributed_as(made.copy_(memory), parameter)
+            gradient = parameter.grad = as_owned(made.copy_(memory), parameter)
             self._present.discard(position)
-        return None if gradient is None else local_part(gradient)
+        return None if gradient is None else part_of(gradient, parameter)
