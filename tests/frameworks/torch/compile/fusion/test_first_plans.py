@@ -2,6 +2,7 @@
 
 import logging
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from lowtide.frameworks.torch.planning.programs import forget_programs, planned_programs
 from lowtide.frameworks.torch.planning.read_program import scratch_under_inductor
 from lowtide.frameworks.torch.reading.scratch import scratch_bytes
+from tests.frameworks.torch.reading.measured_scratch import SCALARS, measured_scratch, one_thread
 
 pytestmark = [
     pytest.mark.usefixtures("quick_inductor"),
@@ -76,10 +78,15 @@ def _backward_of(dtype: torch.dtype) -> tuple[GraphModule, Node]:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_convolution_takes_a_copy_of_its_weight_where_channels_stand_together(dtype: torch.dtype) -> None:
+def test_a_convolution_of_channels_last_images_is_predicted_with_the_copy_of_its_weight(dtype: torch.dtype) -> None:
     module, node = _backward_of(dtype)
-    weight = 64 * 32 * 3 * 3 * dtype.itemsize
-    assert scratch_under_inductor(module)(node) >= scratch_bytes(node) + weight
+    given: Any = node.args
+    operands = [torch.rand(each.meta["val"].shape, dtype=dtype) for each in given[:3]]
+    last = [each.contiguous(memory_format=torch.channels_last) for each in operands[:2]]
+    call = (*last, operands[2], *given[3:])
+    with one_thread():
+        measured = measured_scratch(lambda: torch.ops.aten.convolution_backward.default(*call))
+        assert measured <= scratch_under_inductor(module)(node) + SCALARS
 
 
 def test_a_program_without_convolutions_takes_what_it_takes_anywhere() -> None:
