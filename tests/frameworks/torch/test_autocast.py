@@ -156,7 +156,7 @@ def test_a_backward_pass_under_autocast_warns() -> None:
 @pytest.mark.parametrize(
     "function",
     [
-        lambda x: nn.functional.affine_grid(x[:, :6].view(-1, 2, 3), [len(x), 1, 4, 4], align_corners=False),
+        lambda x: nn.functional.affine_grid(theta=x[:, :6].view(-1, 2, 3), size=[len(x), 1, 4, 4], align_corners=False),
         lambda x: nn.functional.bilinear(x, x, x.detach()[:3, :, None] * x.detach()[0]),
         torch.linalg.pinv,
     ],

@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 import lowtide
 from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.torch.capture.state.names import calling_line
+from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.compiling import TRACING
 from lowtide.frameworks.torch.internals.fake_tensors import (
     DEPENDS_ON_VALUES,
@@ -168,12 +169,17 @@ class _RefuseCastsInKernels(TorchFunctionMode):
     _NAMES = ("affine_grid", "affine_grid_generator", "bilinear", "linalg_pinv", "pinverse")
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if getattr(func, "__name__", "") in self._NAMES and torch.is_autocast_enabled(args[0].device.type):
+        name = getattr(func, "__name__", "")
+        if name in self._NAMES and any(map(_is_cast, pytree.tensors_in((args, kwargs)))):
             raise UnsupportedError(
-                f"{func.__name__}{calling_line()} gives other numbers under autocast when it is traced; call it with "
-                "autocast disabled"
+                f"{name}{calling_line()} gives other numbers under autocast when it is traced; call it with autocast "
+                "disabled"
             )
         return func(*args, **(kwargs or {}))
+
+
+def _is_cast(tensor: torch.Tensor) -> bool:
+    return torch.is_autocast_enabled(tensor.device.type)
 
 
 @contextmanager
