@@ -142,7 +142,9 @@ class StateSearch:
         for key, result in sorted(self.first_found.items(), key=lambda each: _rank(each[1])):
             if self._is_interrupted:
                 break
-            if not self._misses_with_more(key) and (not self.found or self._is_better_with_copies(result)):
+            if not _fits_device(result) and self._misses_with_more(key):
+                continue
+            if not self.found or self._is_better_with_copies(result):
                 self.plan(*key)
 
     def _misses_with_more(self, key: Key) -> bool:

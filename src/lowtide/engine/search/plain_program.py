@@ -93,17 +93,17 @@ class PlainProgram:
         return int(self.bytes_here[self.graph.lifetimes == lifetime].sum())
 
     @cached_property
-    def _required(self) -> list[int]:
+    def _required_ops(self) -> list[int]:
         """Per op, the set of its predecessors."""
         return [_set_of(ops) for ops in self.predecessors]
 
     @cached_property
-    def _users(self) -> list[int]:
+    def _required_users(self) -> list[int]:
         """Per buffer, the set of its users."""
         return [_set_of(ops) for ops in self.users]
 
     def may_run(self, op: OpId, executed: int) -> bool:
-        return not executed >> op & 1 and not self._required[op] & ~executed
+        return not executed >> op & 1 and not self._required_ops[op] & ~executed
 
     def run(self, op: OpId, executed: int) -> tuple[int, int]:
         """Return the bytes added while the op runs, and its net bytes."""
@@ -119,7 +119,7 @@ class PlainProgram:
         return peak - self._saved(op, executed), net
 
     def _dies(self, buffer: BufferId, executed: int) -> bool:
-        return self.lifetimes[buffer].freeable and not self._users[buffer] & ~executed
+        return self.lifetimes[buffer].freeable and not self._required_users[buffer] & ~executed
 
     def _saved(self, op: OpId, executed: int) -> int:
         takers: dict[int, list[int]] = {}

@@ -148,6 +148,5 @@ class FunctionBinding(Binding):
 
     def gradients(self) -> list[torch.Tensor | None]:
         sources = [*self.modules.live(), *self.call.tensors]
-        found = [sources[position].grad for position in self.gradient_places]
-        pairs = zip(found, [sources[position] for position in self.gradient_places], strict=True)
-        return [None if gradient is None else part_of(gradient, source) for gradient, source in pairs]
+        owners = [sources[position] for position in self.gradient_places]
+        return [None if owner.grad is None else part_of(owner.grad, owner) for owner in owners]

@@ -12,8 +12,8 @@ from torch import nn
 
 from lowtide.frameworks.torch.internals.distributed import distributed_as
 from lowtide.frameworks.torch.internals.fully_sharded import follow_moves, gathered_by_ops, reshard
-from lowtide.frameworks.torch.internals.host_memory import home_of, may_be_on_host, move
-from lowtide.frameworks.torch.internals.padded_parts import follow_padded, part_of
+from lowtide.frameworks.torch.internals.host_memory import home_of, may_be_on_host, move_part
+from lowtide.frameworks.torch.internals.padded_parts import part_of
 from lowtide.frameworks.torch.internals.runtime import reparametrized
 from lowtide.frameworks.torch.reading.captured import CaptureMismatchError
 
@@ -98,18 +98,16 @@ class ModuleTensors:
 
     def local(self) -> list[torch.Tensor]:
         """Return the current tensors, or this rank's padded parts of DTensors."""
-        return [part_of(each, each) for each in self.live()]
+        return list(map(part_of, self.live()))
 
     def put_on_host(self, homes: Mapping[int, torch.device]) -> None:
         """Move the tensors at some positions to the host of their homes, and others back."""
         if not homes and not may_be_on_host():
             return
-        live, local = self.live(), self.local()
-        parts = enumerate(local)
-        moved = [move(part, homes.get(place, home_of(part)), to_host=place in homes) for place, part in parts]
-        for tensor, part, has_moved in zip(live, local, moved, strict=True):
-            if has_moved:
-                follow_padded(tensor, part)
+        moved = [
+            move_part(each, homes.get(place, home_of(part_of(each))), to_host=place in homes)
+            for place, each in enumerate(self.live())
+        ]
         if any(moved):
             follow_moves(self.modules)
 

@@ -166,7 +166,7 @@ def _refuse_written_scalars(module: GraphModule) -> None:
 class _RefuseCastsInKernels(TorchFunctionMode):
     """Refuse functions under autocast whose kernels call ops that autocast casts in eager PyTorch only."""
 
-    _NAMES = ("affine_grid", "affine_grid_generator", "bilinear", "linalg_pinv", "pinverse")
+    _NAMES = frozenset({"affine_grid", "affine_grid_generator", "bilinear", "linalg_pinv", "pinverse"})
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")

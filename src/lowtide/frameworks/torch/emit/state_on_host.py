@@ -18,7 +18,6 @@ from lowtide.frameworks.torch.capture.step.step_binding import TrainingStepBindi
 from lowtide.frameworks.torch.emit.copied_state import calls_by_storage, copy_parameter, copy_state
 from lowtide.frameworks.torch.emit.gradients_on_host import move_gradients
 from lowtide.frameworks.torch.emit.updates_on_host import move_updates
-from lowtide.frameworks.torch.internals.distributed import local_part
 from lowtide.frameworks.torch.internals.host_memory import home_of
 from lowtide.frameworks.torch.internals.nodes import graph_module, storages_of, value_of
 from lowtide.frameworks.torch.internals.padded_parts import part_of
@@ -93,7 +92,7 @@ def _gradients(binding: Binding, share: float) -> list[int]:
     if not isinstance(binding, TrainingStepBinding) or share == 0:
         return []
     parameters = binding.state.parameters()
-    parts = [part_of(parameters[position], parameters[position]) for position in binding.received]
+    parts = [part_of(parameters[position]) for position in binding.received]
     if len(set(map(home_of, parts))) != 1:
         return []
     large = [place for place, part in enumerate(parts) if bytes_of(part) >= _LEAST_BYTES]
@@ -125,7 +124,7 @@ def _parameters(captured: Captured, share: float) -> dict[int, torch.device]:
     None of them shares its storage with another one, an input or a result: tensors move one by one.
     """
     live = captured.binding.movable() if share > 0 else []
-    parts = [part_of(each, each) for each in live]
+    parts = list(map(part_of, live))
     homes = list(map(home_of, parts))
     devices = {home for home, tensor in zip(homes, live, strict=True) if isinstance(tensor, nn.Parameter)}
     if len(devices) != 1:
@@ -148,7 +147,7 @@ def _parameters(captured: Captured, share: float) -> dict[int, torch.device]:
 
 
 def _largest(state: OptimizerState, share: int) -> list[int]:
-    devices = set(map(home_of, map(local_part, state.parameters())))
+    devices = set(map(home_of, map(part_of, state.parameters())))
     if len(devices) != 1:
         return []
     by_parameter: dict[int, list[int]] = {}

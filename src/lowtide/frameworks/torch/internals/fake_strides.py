@@ -70,6 +70,7 @@ _BATCH_NORMS = {
     _ATEN.native_batch_norm_backward.default,
 }
 """Ops with a result on a CPU that is channels-last if the image is."""
+_FORMATTED = {*_SUGGESTED, *_CONTIGUOUS_ON_CPU, *_BATCH_NORMS}
 _WITH_NUMBERS = ("Tensor", "Scalar")
 """Overloads that treat a number as a tensor without dimensions."""
 _IMAGES = 4
@@ -93,7 +94,7 @@ def strides_as_in_eager() -> Generator[None]:
 
     def corrected(self: FakeTensorMode, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = dispatch(self, func, types, args, kwargs)
-        if func in _SUGGESTED or func in _CONTIGUOUS_ON_CPU or func in _BATCH_NORMS:
+        if func in _FORMATTED:
             return _formatted(func, args, result)
         if not isinstance(result, FakeTensor):
             return result

@@ -64,7 +64,7 @@ def follow_moves(modules: Iterable[nn.Module]) -> None:
         for group in _groups(state):
             for parameter in group.fsdp_params:
                 if _is_uneven(parameter):
-                    parameter._sharded_param_data = part_of(parameter.sharded_param, parameter.sharded_param).view(-1)
+                    parameter._sharded_param_data = part_of(parameter.sharded_param).view(-1)
                 else:
                     parameter.reset_sharded_param()
 

@@ -96,6 +96,15 @@ def move(tensor: torch.Tensor, device: torch.device, *, to_host: bool) -> bool:
     return True
 
 
+def move_part(tensor: torch.Tensor, device: torch.device, *, to_host: bool, owner: torch.Tensor | None = None) -> bool:
+    """Move this rank's part of a DTensor, or another tensor, as `move` does; see `part_of` for the `owner`."""
+    part = part_of(tensor, owner)
+    has_moved = move(part, device, to_host=to_host)
+    if has_moved:
+        follow_padded(tensor, part)
+    return has_moved
+
+
 def to_host(module: nn.Module, device: torch.device | str = "cuda") -> None:
     """Move a module's parameters and buffers to the host of a device, in pinned memory for CUDA.
 
@@ -107,7 +116,5 @@ def to_host(module: nn.Module, device: torch.device | str = "cuda") -> None:
     home = torch.empty(0, device=device).device  # with its number
     reshard([module])
     for tensor in (*module.parameters(), *module.buffers()):
-        part = part_of(tensor, tensor)
-        if move(part, home, to_host=True):
-            follow_padded(tensor, part)
+        move_part(tensor, home, to_host=True)
     follow_moves([module])

@@ -31,13 +31,13 @@ def share_unevenly(parameter: torch.Tensor, rows: int) -> None:
     _rows[parameter] = rows
 
 
-def part_of(tensor: torch.Tensor, owner: torch.Tensor) -> torch.Tensor:
-    """Return this rank's part of a DTensor like the parameter `owner`, padded; other tensors unchanged.
+def part_of(tensor: torch.Tensor, owner: torch.Tensor | None = None) -> torch.Tensor:
+    """Return this rank's part of a DTensor, padded; other tensors unchanged.
 
-    A part whose storage has no padding gets another storage.
+    `owner` is the parameter of a gradient or of optimizer state. A part whose storage has no padding gets another one.
     """
     part = local_part(tensor)
-    rows = _rows.get(owner)
+    rows = _rows.get(tensor if owner is None else owner)
     if rows is None or not is_distributed(tensor) or part.shape[0] == rows:
         return part
     shape = (rows, *part.shape[1:])

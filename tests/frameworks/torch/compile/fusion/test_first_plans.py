@@ -77,6 +77,12 @@ def _backward_of(dtype: torch.dtype) -> tuple[GraphModule, Node]:
     return module, node
 
 
+def test_a_convolution_takes_a_copy_of_its_weight_where_channels_stand_together() -> None:
+    module, node = _backward_of(torch.float32)
+    weight = 64 * 32 * 3 * 3 * torch.float32.itemsize
+    assert scratch_under_inductor(module)(node) >= scratch_bytes(node) + weight
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_convolution_of_channels_last_images_is_predicted_with_the_copy_of_its_weight(dtype: torch.dtype) -> None:
     module, node = _backward_of(dtype)

@@ -19,8 +19,8 @@ from lowtide.frameworks.torch.capture.step.optimizer_update import (
     swapped,
 )
 from lowtide.frameworks.torch.internals.distributed import is_distributed
-from lowtide.frameworks.torch.internals.host_memory import empty_on_host, move
-from lowtide.frameworks.torch.internals.padded_parts import as_owned, follow_padded, part_of
+from lowtide.frameworks.torch.internals.host_memory import empty_on_host, move_part
+from lowtide.frameworks.torch.internals.padded_parts import as_owned, part_of
 
 _SCHEDULED = ("lr", "betas", "momentum", "weight_decay")
 """Settings that schedules change. Others are graph constants."""
@@ -128,8 +128,8 @@ class OptimizerState:
             else:
                 made = torch.empty_strided(form.shape, form.stride(), dtype=form.dtype, device=form.device)
             with torch.no_grad():
-                made.copy_(part_of(parameter, parameter)) if first is None else made.fill_(first)
-            is_part = made.shape == part_of(parameter, parameter).shape
+                made.copy_(part_of(parameter)) if first is None else made.fill_(first)
+            is_part = made.shape == part_of(parameter).shape
             self.optimizer.state[parameter][entry.key] = as_owned(made, parameter) if is_part else made
         self._move(on_host)
 
@@ -141,9 +141,7 @@ class OptimizerState:
         for place, (parameter, key, form) in enumerate(self.entries):
             value = state.get(parameters[parameter], {}).get(key)
             if value is not None:
-                part = part_of(value, parameters[parameter])
-                if move(part, form.device, to_host=place in on_host):
-                    follow_padded(value, part)
+                move_part(value, form.device, to_host=place in on_host, owner=parameters[parameter])
 
     def fixed_settings(self) -> list[dict[str, Any]]:
         groups: Groups = [settings_of(group) for group in self.optimizer.param_groups]

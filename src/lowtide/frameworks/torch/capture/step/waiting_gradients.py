@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import torch
 
-from lowtide.frameworks.torch.internals.distributed import local_part
 from lowtide.frameworks.torch.internals.host_memory import empty_on_host, home_of
 from lowtide.frameworks.torch.internals.padded_parts import as_owned, part_of
 
@@ -27,7 +26,7 @@ class WaitingGradients:
         self._present.add(position)
 
     def memory(self, position: int, parameter: torch.Tensor) -> torch.Tensor:
-        part = part_of(parameter, parameter)
+        part = part_of(parameter)
         if position not in self._memory:
             self._memory[position] = empty_on_host(part, home_of(part))
         return self._memory[position]
@@ -43,7 +42,7 @@ class WaitingGradients:
                 self.note(position)
             return memory if position in self._present else None
         if position in self._present:
-            memory, home = self._memory[position], home_of(local_part(parameter))
+            memory, home = self._memory[position], home_of(part_of(parameter))
             made = torch.empty_strided(memory.shape, memory.stride(), dtype=memory.dtype, device=home)
             gradient = parameter.grad = as_owned(made.copy_(memory), parameter)
             self._present.discard(position)
