@@ -8,6 +8,9 @@ void RecomputeProgram::derive() {
   const int32_t n = n_ops();
   place.assign(n, 0);
   for (int32_t i = 0; i < n; ++i) place[order[i]] = i;
+  counted.assign(graph.n_buffers, 0);
+  for (int32_t b = 0; b < graph.n_buffers; ++b)
+    if (graph.spaces[b] == space && graph.lifetimes[b] != kPersistent) counted[b] = graph.sizes[b];
   last_use.assign(graph.n_buffers, -1);
   remakeable.assign(graph.n_buffers, 0);
   for (int32_t b = 0; b < graph.n_buffers; ++b) {

@@ -25,6 +25,7 @@ struct RecomputeProgram {
   bool in_place;
 
   std::vector<int32_t> place{};       // per op
+  std::vector<int64_t> counted{};     // per buffer: its bytes if they count
   std::vector<int32_t> last_use{};    // per buffer: moment of its last use in the base order, -1 where nothing uses it
   std::vector<uint8_t> remakeable{};  // per buffer: may be dropped and made again
   std::vector<int32_t> remake_until{};  // per buffer: the same for making it again with all that this takes
@@ -34,9 +35,7 @@ struct RecomputeProgram {
   // Whether a buffer that is dropped at a moment can be made again when the base order uses it next.
   bool may_drop(int32_t buffer, int32_t moment) const;
   int32_t n_ops() const { return static_cast<int32_t>(order.size()); }
-  int64_t counted_size(int32_t buffer) const {
-    return graph.spaces[buffer] == space && graph.lifetimes[buffer] != kPersistent ? graph.sizes[buffer] : 0;
-  }
+  int64_t counted_size(int32_t buffer) const { return counted[buffer]; }
 };
 
 struct Execution {

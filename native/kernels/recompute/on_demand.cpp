@@ -20,6 +20,13 @@ constexpr double kLost = std::numeric_limits<double>::infinity();
 RecomputeOnDemand::RecomputeOnDemand(RecomputeEvaluator& evaluator, int64_t budget, int64_t max_work)
     : evaluator_(evaluator), program_(evaluator.program()), graph_(program_.graph), budget_(budget),
       max_work_(max_work) {
+  for (int32_t b = 0; b < graph_.n_buffers; ++b) {
+    if (program_.remakeable[b]) {
+      if (program_.counted_size(b) > 0) evictable_.push_back(b);
+    } else if (graph_.freeable(b)) {
+      losable_.push_back(b);
+    }
+  }
   estimate_needs();
 }
 
@@ -48,6 +55,13 @@ void RecomputeOnDemand::estimate_needs() {
 std::vector<int32_t> RecomputeOnDemand::run(const EvictionRule& rule) {
   rule_ = rule;
   price_.assign(graph_.n_buffers, 1);
+  size_weight_.assign(graph_.n_buffers, 0);
+  for (int32_t b : evictable_)
+    size_weight_[b] = std::pow(static_cast<double>(program_.counted_size(b)), rule.size_power);
+  distance_weight_.resize(program_.n_ops() + 2);
+  for (size_t d = 0; d < distance_weight_.size(); ++d)
+    distance_weight_[d] = std::pow(static_cast<double>(d), rule.distance_power);
+  unused_weight_ = std::pow(4.0 * program_.n_ops(), rule.distance_power);
   work_ = 0;
   bool fits = false;
   for (int attempt = 0; !fits && attempt < kMostAttempts && within_work(); ++attempt) {
@@ -152,8 +166,7 @@ void RecomputeOnDemand::leave_frame() {
 }
 
 bool RecomputeOnDemand::may_go(int32_t buffer) const {
-  if (!there_[buffer] || !program_.remakeable[buffer] || program_.counted_size(buffer) == 0) return false;
-  return 2 * next_use_[buffer] + 1 <= program_.remake_until[buffer];
+  return program_.remakeable[buffer] && program_.counted_size(buffer) > 0 && may_evict(buffer);
 }
 
 // Operands of the innermost frame that go as the op runs, because what it writes takes their bytes: those that nothing
@@ -191,8 +204,8 @@ bool RecomputeOnDemand::make_room(int64_t bytes) {
   if (is_room()) return true;
   // Costs of chains are found lazily: what an op alone costs is less.
   candidates_.clear();
-  for (int32_t b = 0; b < graph_.n_buffers; ++b)
-    if (pinned_[b] == 0 && may_go(b)) candidates_.push_back({rank(b, program_.cost[graph_.producers[b]]), b, false});
+  for (int32_t b : evictable_)
+    if (pinned_[b] == 0 && may_evict(b)) candidates_.push_back({rank(b, program_.cost[graph_.producers[b]]), b, false});
   work_ += graph_.n_buffers;
   std::make_heap(candidates_.begin(), candidates_.end());
   while (!candidates_.empty() && !is_room()) {
@@ -214,13 +227,6 @@ bool RecomputeOnDemand::make_room(int64_t bytes) {
       if (may_go(b) && std::find(innermost.begin(), innermost.end(), b) == innermost.end()) put(b, false);
     }
   return is_room();
-}
-
-double RecomputeOnDemand::rank(int32_t buffer, double cost) const {
-  const int32_t next = next_use_[buffer];
-  const double distance = next == kNone ? 4.0 * program_.n_ops() : next - place_ + 1;
-  const auto size = static_cast<double>(program_.counted_size(buffer));
-  return price_[buffer] * cost / (std::pow(size, rule_.size_power) * std::pow(distance, rule_.distance_power));
 }
 
 // What it costs to make a buffer again with all that is missing for it; infinite where that is lost.
@@ -253,9 +259,8 @@ double RecomputeOnDemand::chain_cost(int32_t buffer) {
 // Frees what cannot be made again once neither the base order nor anything that is missing can need it any more.
 void RecomputeOnDemand::lose_what_nothing_needs() {
   std::vector<int32_t> dead;
-  for (int32_t b = 0; b < graph_.n_buffers; ++b)
-    if (there_[b] && pinned_[b] == 0 && !program_.remakeable[b] && graph_.freeable(b) && next_use_[b] == kNone)
-      dead.push_back(b);
+  for (int32_t b : losable_)
+    if (there_[b] && pinned_[b] == 0 && next_use_[b] == kNone) dead.push_back(b);
   work_ += graph_.n_buffers;
   if (dead.empty()) return;
   mark_needed();

@@ -36,9 +36,18 @@ class RecomputeOnDemand {
   void leave_frame();
   bool make_room(int64_t bytes);
   int64_t take_over(int32_t op, bool also_needed);
-  double rank(int32_t buffer, double cost) const;
+  // Of an evictable buffer: by how little it is worth its bytes.
+  double rank(int32_t buffer, double cost) const {
+    const int32_t next = next_use_[buffer];
+    const double distance = next < 0 ? unused_weight_ : distance_weight_[next - place_ + 1];
+    return price_[buffer] * cost / (size_weight_[buffer] * distance);
+  }
   double chain_cost(int32_t buffer);
   bool may_go(int32_t buffer) const;
+  // The same for evictable buffers.
+  bool may_evict(int32_t buffer) const {
+    return there_[buffer] && 2 * next_use_[buffer] + 1 <= program_.remake_until[buffer];
+  }
   void lose_what_nothing_needs();
   void mark_needed();
   void put(int32_t buffer, bool there);
@@ -51,6 +60,10 @@ class RecomputeOnDemand {
   const GraphView& graph_;
   const int64_t budget_, max_work_;
   EvictionRule rule_;
+  std::vector<int32_t> evictable_;  // buffers with bytes that can be made again
+  std::vector<int32_t> losable_;    // buffers that go for good
+  std::vector<double> size_weight_, distance_weight_;  // per buffer and per distance: its power by the rule
+  double unused_weight_ = 0;        // for buffers that the base order does not use any more
   std::vector<int32_t> runs_;
   std::vector<uint8_t> there_, needed_;
   std::vector<int32_t> next_use_;  // per buffer: the place of its next use in the base order, -1 for none

@@ -61,7 +61,7 @@ def first_fit(
     if missed is None:
         return found
     if missed.shortfall is not None and missed.shortfall.space == HOST:
-        search.halve(0)
+        search.bisect(0)
         return FirstFit(fits=search.best.shortfall is None, missed=search.best)
     return FirstFit(fits=False, missed=search.compared(missed, moved))
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 
-from lowtide.core.progress import Report
+from lowtide.core.progress import Report, current_report
 from lowtide.core.techniques import ROUNDING
 from lowtide.engine.analysis.budget import Shortfall
 from lowtide.engine.analysis.footprint import simulate
@@ -13,7 +13,7 @@ from lowtide.engine.offload.updates import UpdatePlace
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.budget import is_part, parse_budget
 from lowtide.engine.planning.draft import Draft, Keep
-from lowtide.engine.planning.find_plan import baseline
+from lowtide.engine.planning.find_plan import baseline, order
 from lowtide.engine.planning.plan_best_form import allows_chunks, plan_best_form
 from lowtide.engine.planning.program import ALL, Form, Program
 from lowtide.engine.planning.result import Result
@@ -32,18 +32,18 @@ def plan_with_state(
     """Return the best plan of a program, with part of its state on the host if offload is allowed.
 
     State moves only if the budget, in bytes, is missed otherwise or met at a higher cost; parameters only if it is
-    missed with all state on the host. The share is halved in eighths, down to `least`. With "rounding", updates may run
-    on the host where that costs less. The plan with the least extra time wins, then the one with the least state on the
-    host.
+    missed with all state on the host. Shares, in eighths, are bisected down to `least`, as if the extra time had one
+    minimum. With "rounding", updates may run on the host where that costs less. The plan with the least extra time
+    wins, then the one with the least state on the host.
     """
     if not may_move_state(program, settings):
         return plan_best_form(program, settings, progress, keep)
     search = StateSearch(program, settings, progress, keep)
-    if least == program.most_on_host or not search.is_too_large(least):
-        found = search.plan(least, copies=least == program.most_on_host)
+    if search.fits_in_some_order(least):
+        found = search.plan(least)
         if found.shortfall is None and not found.extra_time:
             return found
-    search.halve(least)
+    search.bisect(least)
     return _without_claims_about_others(search.best, search.with_all)
 
 
@@ -116,12 +116,20 @@ class StateSearch:
         graph = self.program.graph
         return any(graph.persistent[buffer] for mutated in graph.mutates for buffer in mutated)
 
-    def halve(self, least: int) -> None:
-        """Find the least share that fits; parameters move only if no plan with all state on the host fits."""
+    def fits_in_some_order(self, share: int) -> bool:
+        """Return whether a share fits without recomputation, copies of activations and chunks."""
+        moved = self._moved(share, "device")
+        draft = baseline(moved.graph, self.settings_for(moved))
+        return draft.fits or (not is_excluded(draft) and order(draft, self.progress or current_report()).fits)
+
+    def bisect(self, least: int) -> None:
+        """Find the cheapest share; parameters move only if no plan with all state on the host fits."""
         most = self.program.most_on_host
         may_keep_all = most == ALL or not (self.program.with_state_on_host(ALL) is None or self.is_too_large(ALL))
         if least <= ALL and may_keep_all:
-            self._search(least, ALL)
+            self._search(least - 1, ALL)
+        elif not self.is_too_large(least):
+            self.plan(least)
         if most > ALL and not any(map(_fits_device, self.found.values())):
             least = max(least, ALL)
             if self._has_updates:
@@ -129,16 +137,16 @@ class StateSearch:
             else:
                 self._try_all(least, most)
 
-    def _search(self, least: int, most: int, step: int = 1) -> None:
+    def _search(self, below: int, most: int, step: int = 1) -> None:
         for place in self._places:
-            plan = partial(self.plan, copies=not _fits_device(self.plan(most, place, copies=False)))
-            low, share, high = least, most, most + 1
+            copies = not _fits_device(self.plan(most, place, copies=False))
+            low, share, high = below, most, most + 1
             while low < share < high and (share == most or high - low > step) and not self._is_interrupted:
-                if (share == most or not self.is_too_large(share)) and _fits_device(plan(share, place)):
+                if self._is_no_worse(share, high if high <= most else None, place, copies=copies):
                     high = share
                 else:
                     low = share
-                share = (low + high) // 2
+                share = (low + high + 1) // 2
         for key, result in sorted(self.first_found.items(), key=lambda each: _rank(each[1])):
             if self._is_interrupted:
                 break
@@ -146,6 +154,14 @@ class StateSearch:
                 continue
             if not self.found or self._is_better_with_copies(result):
                 self.plan(*key)
+
+    def _is_no_worse(self, share: int, than: int | None, place: UpdatePlace, *, copies: bool) -> bool:
+        if than is not None and self.is_too_large(share):
+            return False
+        found = self.plan(share, place, copies=copies)
+        return _fits_device(found) and (
+            than is None or found.extra_time <= self.plan(than, place, copies=copies).extra_time
+        )
 
     def _misses_with_more(self, key: Key) -> bool:
         """Return whether a plan with copies of activations missed the budget with at least as much on the host."""
