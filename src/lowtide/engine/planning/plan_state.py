@@ -154,6 +154,25 @@ class StateSearch:
                 continue
             if not self.found or self._is_better_with_copies(result):
                 self.plan(*key)
+        self._go_lower(below, step)
+
+    def _go_lower(self, below: int, step: int) -> None:
+        """Try smaller shares while plans with copies of activations, which may prefer these, take less time."""
+        (high, place), best = min(self.found.items(), key=lambda each: _rank(each[1]))
+        while high - below > step and _fits_device(best) and not self._is_interrupted:
+            share = (below + high + 1) // 2
+            if share == high:
+                break
+            if self.is_too_large(share):
+                below = share
+                continue
+            first = self.first_found.get((share, place))
+            if first is not None and not self._is_better_with_copies(first):
+                break
+            found = self.plan(share, place)
+            if _rank(found) >= _rank(best):
+                break
+            high, best = share, found
 
     def _is_no_worse(self, share: int, than: int | None, place: UpdatePlace, *, copies: bool) -> bool:
         if than is not None and self.is_too_large(share):
