@@ -152,6 +152,20 @@ def backward_three_times(compile_it: Compile) -> Any:
     return seen
 
 
+def retained_after_a_plain_step(compile_it: Compile) -> Any:
+    """Whether a graph is retained may change from call to call, also at sizes compiled ahead of the backward pass."""
+    weight, seen = parameter(WIDTH, WIDTH), list[torch.Tensor]()
+    for dynamic in (False, True):
+        run = compile_it(lambda value: torch.tanh((value @ weight).sin() @ weight).sum(1), dynamic=dynamic)
+        for retain in (False, True, False):
+            loss = run(noise(64, WIDTH)).pow(2).sum()
+            if retain:
+                loss.backward(retain_graph=True)
+            loss.backward()
+            seen.append(weight.grad.clone())
+    return seen
+
+
 def saved_tensor_hooks(compile_it: Compile) -> Any:
     model = Layers()
     run = compile_it(model)
@@ -225,6 +239,7 @@ AUTOGRAD: dict[str, Program] = {
         gradients_that_others_hold,
         a_gradient_that_is_not_used,
         backward_three_times,
+        retained_after_a_plain_step,
         saved_tensor_hooks,
         hooks_on_results,
         full_backward_hooks,

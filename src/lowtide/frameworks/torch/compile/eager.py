@@ -7,7 +7,7 @@ from typing import Any
 from torch.fx import GraphModule
 
 from lowtide.core.errors import InputError
-from lowtide.frameworks.torch.internals.aot_autograd import is_graph_retained, static_inputs
+from lowtide.frameworks.torch.internals.aot_autograd import is_graph_retained, static_inputs, take_overwritten_saves
 from lowtide.frameworks.torch.internals.autocast import autocast_nesting
 from lowtide.frameworks.torch.internals.nodes import nodes_in, storages_of, value_of
 from lowtide.frameworks.torch.internals.runtime import box_inputs, marked_boxed
@@ -33,6 +33,7 @@ def run_boxed(module: GraphModule, _example_inputs: Sequence[Any]) -> Callable[[
 def run_boxed_backward(module: GraphModule, example_inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
     """Return a boxed backward pass, which overwrites no saved tensors of a retained graph."""
     overwritten = _overwritten_inputs(module)
+    take_overwritten_saves()  # of those that Inductor might overwrite, ops overwrite only these
     run = run_boxed(module, example_inputs)
 
     def run_keeping(inputs: list[Any]) -> Any:
