@@ -92,6 +92,7 @@ def _canonicalize() -> Example:
             x.new_full((2,), 7),
             torch.full_like(x, 3).mul(torch.empty_like(x).zero_()),
             aten.copy(x[1:3], torch.ones(1, dtype=torch.float64)),
+            aten.copy(x[1:3], torch.ones_like(x[:1])),
         )
 
     return _plain("canonicalize", make, torch.randn(4, 3))

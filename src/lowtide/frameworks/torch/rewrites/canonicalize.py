@@ -42,7 +42,7 @@ class Canonicalize(Rewrite[Node]):
         return [node for node in calls if node.target in _CONSTRUCTORS or (node.target is _COPY and _is_cast(node))]
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
-        for node in sites:
+        for node in reversed(sites):  # while the values of operands are known
             replace = _cast if node.target is _COPY else _constructor
             with module.graph.inserting_before(node):
                 replacement = replace(module.graph, node, value_of(node))
