@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import Graph, GraphModule
 from torch.utils.checkpoint import checkpoint
 
 import lowtide
 from lowtide.errors import UnsupportedError
+from lowtide.frameworks.torch.internals.autocast import with_shared_casts
 
 WIDTH, ROWS = 16, 32
 Loss = Callable[["Shared", torch.Tensor], torch.Tensor]
@@ -173,3 +176,18 @@ def test_kernels_that_autocast_changes_in_eager_pytorch_only_are_refused(functio
     optimizer = torch.optim.SGD(layer.parameters(), lr=0.5)
     with pytest.raises(UnsupportedError, match=r"\(test_autocast.py:\d+\) gives other numbers under autocast"):
         lowtide.torch.training_step(layer, loss, optimizer, (rows,))
+
+
+def test_inputs_that_autograd_cannot_follow_are_taken_as_they_are() -> None:
+    """A view made without gradients does not even tell whether it is a leaf once its base is overwritten with them."""
+    with FakeTensorMode():
+        base = torch.ones(2, 3)
+        with torch.no_grad():
+            view = base.t()
+        base.mul_(torch.ones(2, 3, requires_grad=True))
+    graph = Graph()
+    given = graph.placeholder("view")
+    given.meta["example_value"] = view
+    graph.output((graph.call_function(torch.sin, (given,)),))
+    shared = with_shared_casts(GraphModule({}, graph))
+    assert [node.name for node in shared.graph.nodes] == [node.name for node in graph.nodes]

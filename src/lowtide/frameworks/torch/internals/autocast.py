@@ -87,8 +87,9 @@ def _restored(contexts: dict[Node, Any]) -> Generator[None]:
 
 def _is_cached(node: Node) -> bool:
     value: Any = node.meta.get("example_value")
-    is_leaf = is_fake(value) and value.is_leaf and value.requires_grad
-    return is_leaf and value.dtype is torch.float32 and not value._is_view()
+    if not is_fake(value) or value._is_view():  # reading `is_leaf` of a view may raise
+        return False
+    return value.is_leaf and value.requires_grad and value.dtype is torch.float32
 
 
 def _is_plain(call: Node) -> bool:
