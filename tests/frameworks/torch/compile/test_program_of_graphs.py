@@ -215,3 +215,31 @@ def test_a_module_of_pytorchs_own_that_is_compiled_in_place_is_planned_whole_and
     (program,) = planned_programs()
     assert program.own_peak_bytes is not None
     assert program.predicted_peak_bytes["cpu"] <= 0.6 * program.own_peak_bytes
+
+
+class Scaled(nn.Module):
+    """Two graphs, the second of which reads a Python number, which is an input under dynamic sizes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.norm, self.scale = nn.Linear(WIDTH, WIDTH), nn.GroupNorm(2, 4), 0.3
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        value = self.norm(self.layer(value))
+        torch._dynamo.graph_break()  # pyright: ignore[reportPrivateUsage]
+        return self.layer(value.tanh() * self.scale).exp().sum()
+
+
+@pytest.mark.filterwarnings("ignore:lowtide. 2 graphs need")
+def test_graphs_that_take_numbers_share_a_budget_under_dynamic_sizes() -> None:
+    """Graphs of dynamic sizes with numbers and group norms are planned again, too."""
+    torch._dynamo.reset()  # pyright: ignore[reportPrivateUsage]
+    forget_programs()
+    model = Scaled()
+    options = {"compiler": "eager", "budget": "50%", "progress": False}
+    run = torch.compile(model, backend="lowtide", dynamic=True, options=options)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        batch = torch.randn(8, 4, WIDTH)
+        pairs = zip(_step(model, run, batch), _step(model, model, batch), strict=True)
+        assert all(torch.equal(found, expected) for found, expected in pairs)

@@ -12,6 +12,7 @@ from torch._dynamo.backends.common import aot_autograd as aot_autograd
 from torch._dynamo.callback import callback_handler
 from torch._dynamo.symbolic_convert import TensorifyState
 from torch._guards import TracingContext, tracing
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import GraphModule
 from torch.fx.experimental._backward_state import BackwardState
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -59,7 +60,7 @@ class CaptureSnapshot:
                 TensorifyState.specialize(str(symbol))  # else the analysis would restart
         try:
             with tracing(self.context):
-                yield module, _example_inputs(module)
+                yield module, [_with_known_number(each, self.context.fake_mode) for each in _example_inputs(module)]
         finally:
             TensorifyState.clear()
 
@@ -78,6 +79,19 @@ def snapshot_capture(module: GraphModule) -> CaptureSnapshot | None:
     if context is None or any(each is None for each in _example_inputs(module)):
         return None
     return CaptureSnapshot(copied(module), context)
+
+
+def _with_known_number(value: Any, mode: FakeTensorMode | None) -> Any:
+    """Return an input that is a number of the program as a fake tensor of the compiler, which would forget its symbol.
+
+    TorchDynamo captures such numbers in a fake mode of its own.
+    """
+    number = value.item_memo if mode is not None and isinstance(value, FakeTensor) else None
+    if mode is None or number is None:
+        return value
+    value = mode.from_tensor(value)
+    value.item_memo = number
+    return value
 
 
 def _example_inputs(module: GraphModule) -> list[Any]:

@@ -12,6 +12,7 @@ from lowtide.frameworks.torch.internals.distributed import backend_of
 from lowtide.frameworks.torch.internals.hints import hinted_value_of
 from lowtide.frameworks.torch.internals.nodes import map_nodes
 from lowtide.frameworks.torch.internals.operators import op_name, overload_of
+from lowtide.frameworks.torch.internals.runtime import without_modes
 from lowtide.frameworks.torch.internals.tensors import bytes_of, contiguous_copy, is_channels_last
 from lowtide.frameworks.torch.reading.effects import Arguments, arguments_by_name, is_repeatable_collective
 from lowtide.frameworks.torch.reading.library_ops import has_complex_numbers, is_library_op
@@ -60,7 +61,8 @@ def scratch_bytes(node: Node, given_value: Callable[[Node], Any] = hinted_value_
         return found.scratch_bytes
     rule = _RULES.get(op_name(target))
     if rule is not None:
-        return rule(given, hinted_value_of(node))
+        with without_modes():  # a rule looks at parts of operands; stand-ins are not of the tracer's mode
+            return rule(given, hinted_value_of(node))
     if is_library_op(node, "cpu"):
         return _measured(node)
     return _casts(given) if torch.Tag.pointwise in target.tags else 0
