@@ -44,6 +44,12 @@ def test_a_sum_over_several_strides_is_computed_in_single_precision(
         assert measured == modeled_scratch(function, *arguments)
 
 
+@pytest.mark.parametrize("dims", [[0], [-1], []])
+def test_a_single_number_is_summed_without_scratch(dims: list[int]) -> None:
+    """A tensor without dimensions may be summed over its first or last one."""
+    assert modeled_scratch(aten.sum.dim_IntList, torch.rand(()), dims) == 0
+
+
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("gradient", ["contiguous", "channels last", "repeated"])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

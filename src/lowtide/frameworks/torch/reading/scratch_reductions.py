@@ -86,6 +86,8 @@ def _sum(given: Arguments, result: torch.Tensor) -> int:
 
 def _sums_several_strides(source: torch.Tensor, dims: list[int] | None) -> bool:
     """Return whether no single stride traverses the summed dimensions, by default all."""
+    if not source.dim():
+        return False
     summed = [(source.stride(dim), source.shape[dim]) for dim in dims or range(source.dim()) if source.shape[dim] != 1]
     summed.sort()
     return any(outer[0] != inner[0] * inner[1] for inner, outer in pairwise(summed))
