@@ -166,6 +166,11 @@ def test_scratch_of_kernels_on_images(name: str, drawn: tuple[Any, ...]) -> None
     _check(_of_images(torch.rand(shape).to(dtype), form)[name])
 
 
+def test_scratch_of_random_slopes_of_strided_rows() -> None:
+    columns = torch.rand(9, 70, 64).mT
+    _check((aten.rrelu_with_noise.default, columns, torch.empty_like(columns), 0.1, 0.3, True))
+
+
 def test_scratch_of_kernels_on_some_channels_of_images() -> None:
     some = torch.rand(4, 16, 16, 16).contiguous(memory_format=torch.channels_last)[:, :8]
     for image in (some, some.contiguous(), some.contiguous(memory_format=torch.channels_last)):

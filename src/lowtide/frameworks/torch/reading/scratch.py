@@ -193,6 +193,7 @@ _RULES: dict[str, Callable[[Arguments, Any], int]] = {
     "max_pool2d_with_indices_backward": _max_pool_backward,
     "embedding": _copies("indices"),
     "embedding_dense_backward": _copies("grad_output", "indices"),
+    "rrelu_with_noise": lambda given, _: contiguous_copy(given["self"]) if given.get("training") else 0,
     "gelu_backward": _gelu_backward,
     "native_layer_norm": _copies("input"),
     "native_layer_norm_backward": _layer_norm_backward,
