@@ -81,6 +81,38 @@ def test_what_the_runtime_inserts_is_planned(make: Callable[[], ModelProto], pla
     assert measured.after_bytes == peak_of(model, plan)
 
 
+def _half_in_branches() -> ModelProto:
+    """A float16 value that a branch reads after ops of the outer graph did: both cast it to the same name."""
+    kind, shape = TensorProto.FLOAT16, [64, 64]
+    values = {name: helper.make_tensor_value_info(name, kind, shape) for name in "xyst"}
+    branches = {
+        f"{label}_branch": helper.make_graph([helper.make_node(op, ["a"], [result])], label, [], [values[result]])
+        for label, op, result in (("then", "Sin", "s"), ("else", "Cos", "t"))
+    }
+    nodes = [
+        helper.make_node("Exp", ["x"], ["a"]),
+        helper.make_node("If", ["c"], ["b"], **branches),
+        helper.make_node("Add", ["a", "b"], ["y"]),
+    ]
+    condition = helper.make_tensor_value_info("c", TensorProto.BOOL, [])
+    return _model(nodes, [condition, values["x"]], [values["y"]], [])
+
+
+@pytest.mark.parametrize("level", ["none", "all"])
+def test_a_model_with_half_precision_in_branches_is_written_as_a_file_that_loads(level: str, tmp_path: Path) -> None:
+    """ONNX Runtime casts a float16 value in an inner graph to a name of the outer graph, and refuses its own file."""
+    given, planned = tmp_path / "given.onnx", tmp_path / "planned.onnx"
+    model = _half_in_branches()
+    onnx.save(model, given)
+    lowtide.optimize(given, output=planned, level=level, progress=False)
+    inputs = random_inputs(model, {})
+    expected = onnxruntime.InferenceSession(given, providers=["CPUExecutionProvider"]).run(None, inputs)
+    session = Session(given)
+    assert session.unplanned is None
+    for other in (onnxruntime.InferenceSession(planned, providers=["CPUExecutionProvider"]), session):
+        assert other.run(None, inputs)[0].tobytes() == expected[0].tobytes()
+
+
 def _convolutions(channels: int) -> ModelProto:
     """Give a convolution of images, one in groups and one of points, of a number of channels that blocks do not fit."""
     filters = {"w0": (channels, 3, 3, 3), "w1": (channels, 1, 3, 3), "w2": (channels, channels, 1, 1)}
