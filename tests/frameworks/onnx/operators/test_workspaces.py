@@ -58,6 +58,30 @@ def test_recurrent_kernels_take_the_gates_of_all_steps(
     _assert_predicted(model)
 
 
+@pytest.mark.parametrize("has_lengths", [False, True])
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+@pytest.mark.parametrize("outputs", [["", "h"], ["y", "h"]], ids=["last state", "both"])
+@pytest.mark.parametrize("op", ["LSTM", "GRU", "RNN"])
+def test_recurrent_kernels_without_some_results_or_lengths_are_predicted(
+    op: str, outputs: list[str], direction: str, *, has_lengths: bool
+) -> None:
+    """An RNN allocates the states of all steps in any case; LSTM and GRU make up lengths that are not given."""
+    directions, gates = 1 + (direction == "bidirectional"), {"LSTM": 4, "GRU": 3, "RNN": 1}[op]
+    steps, batch, features, hidden = 11, 3, 16, 32
+    inputs: dict[str, Any] = {
+        "x": ([steps, batch, features], FLOAT),
+        "w": ([directions, gates * hidden, features], FLOAT),
+        "r": ([directions, gates * hidden, hidden], FLOAT),
+        "b": ([directions, 2 * gates * hidden], FLOAT),
+    }
+    if has_lengths:
+        inputs["lengths"] = ([batch], TensorProto.INT32)
+    model = _model(op, inputs, dict.fromkeys(outputs, FLOAT), hidden_size=hidden, direction=direction)
+    if not outputs[0]:
+        del model.graph.output[0]
+    _assert_predicted(model)
+
+
 def test_products_of_small_integers_are_summed_in_large_ones() -> None:
     """Each element of the result has four bytes beside it while the kernel runs."""
     inputs: dict[str, Any] = {"a": ([2, 100, 64], BYTE), "as": ([], FLOAT), "az": ([], BYTE)}

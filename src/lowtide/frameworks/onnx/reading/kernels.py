@@ -138,6 +138,7 @@ def _input(node: NodeProto, place: int) -> str:
 
 
 _RECURRENT = named("LSTM GRU RNN")
+_LENGTHS = 4
 _LAST_STATES = {"LSTM": 2, "GRU": 1}
 _BYTES = 4
 
@@ -151,8 +152,8 @@ def _recurrent_bytes(node: NodeProto, types: Types) -> int:
     directions, _, hidden = weights
     state, has_bias = batch * hidden, len(node.input) > 3 and bool(node.input[3])
     _, kind = operator_of(node)
-    if kind == "RNN":
-        return _BYTES * steps * state
+    if kind == "RNN":  # all states are allocated even if unused
+        return _BYTES * steps * state * (1 if node.output[0] else 1 + directions)
     if kind == "LSTM":
         elements = 4 * steps * state + 3 * state + (6 if has_bias else 2) * hidden
     else:
@@ -162,7 +163,8 @@ def _recurrent_bytes(node: NodeProto, types: Types) -> int:
     # Last states are allocated even if unused.
     missing = _LAST_STATES[kind] - sum(map(bool, node.output[1:]))
     turned = steps * batch * (features + hidden) if direction is not None and direction.s != b"forward" else 0
-    return _BYTES * (directions * (elements + batch + missing * state) + turned)
+    lengths = 0 if _input(node, _LENGTHS) else batch
+    return _BYTES * (directions * (elements + lengths + missing * state) + turned)
 
 
 _SEGMENT_BYTES = 2**16
