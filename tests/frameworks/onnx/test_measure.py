@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import onnx.reference
 import onnxruntime
@@ -41,8 +42,7 @@ def test_files_optimized_offline_are_understood(
     plan = plan_of(model, 0)
     measured = model.measure(plan)
     assert measured.outputs_equal
-    # Shapes known at load become constants, and a constant that is an output is copied into one.
-    assert abs(measured.after_bytes - peak_of(model, plan)) <= case.above_bytes + 64
+    assert abs(measured.after_bytes - peak_of(model, plan)) <= case.above_bytes
 
 
 def test_the_given_order_needs_no_more_than_the_original(case: Any) -> None:
@@ -51,6 +51,29 @@ def test_the_given_order_needs_no_more_than_the_original(case: Any) -> None:
     measured = model.measure(Plan.baseline(model.graph))
     assert measured.outputs_equal
     assert measured.after_bytes <= measured.before_bytes
+
+
+@pytest.mark.parametrize("also", ["x", "w", "c"])
+def test_an_input_or_weight_that_is_an_output_leaves_sizes_known(also: str, peak_of: Callable[..., int]) -> None:
+    """An input is passed on, and a weight or constant is copied for the whole run."""
+    square = np.ones((64, 64), np.float32)
+    nodes = [
+        onnx.helper.make_node("Constant", [], ["c"], value=onnx.numpy_helper.from_array(square)),
+        onnx.helper.make_node("MatMul", ["x", "w"], ["a"]),
+        onnx.helper.make_node("Exp", ["a"], ["b"]),
+        onnx.helper.make_node("Sin", ["b"], ["y"]),
+    ]
+    x, y, other = (
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [64, 64]) for name in ("x", "y", also)
+    )
+    weights = [onnx.numpy_helper.from_array(square, "w")]
+    graph = onnx.helper.make_graph(nodes, "passed on", [x], [y, other], weights)
+    model = OnnxModel(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8))
+    assert model.graph.unmodeled == ()
+    plan = Plan.baseline(model.graph)
+    measured = model.measure(plan)
+    assert measured.outputs_equal
+    assert measured.after_bytes == peak_of(model, plan) == (3 if also == "x" else 4) * square.nbytes
 
 
 def test_a_nameless_dimension_can_be_measured() -> None:

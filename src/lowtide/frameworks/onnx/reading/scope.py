@@ -65,6 +65,13 @@ class Scope:
         if self._outer is not None:
             self.context.weights.append((f"{self.name}/{name}", size))
 
+    def add_copies_of_weights(self, graph: GraphProto) -> None:
+        """Add the copies of weights among the outputs, which the runtime makes before the first node."""
+        for name in dict.fromkeys(value.name for value in graph.output):
+            buffer = self.value(name).buffer
+            if self.lifetimes[buffer] == Lifetime.PERSISTENT:
+                self.add_buffer(f"{name} as an output", self.sizes[buffer], Lifetime.INPUT)
+
     def add_buffer(self, name: str, size: int, lifetime: Lifetime) -> int:
         self.sizes.append(size)
         self.lifetimes.append(lifetime)

@@ -45,6 +45,7 @@ def read_model(model: ModelProto, dims: Mapping[str, int], where: str) -> Transl
     scope.add_weights(model.graph)
     scope.add_inputs(fed_inputs(model.graph), "the inputs", Lifetime.INPUT)
     translator = _OnnxTranslator(scope, model.graph, typed)
+    scope.add_copies_of_weights(model.graph)
     scope.complete()
     return translator.finish()
 

@@ -26,7 +26,8 @@ def skeleton_of(model: ModelProto) -> ModelProto:
     graph.name = model.graph.name
     graph.node.extend(model.graph.node)
     graph.input.extend(model.graph.input)
-    graph.output.extend(model.graph.output)
+    made = {name for node in model.graph.node for name in node.output}
+    graph.output.extend(value for value in model.graph.output if value.name in made)  # inputs keep their shapes
     graph.initializer.extend(_without_data(tensor) for tensor in model.graph.initializer)
     graph.initializer.extend(map(dense_twin, model.graph.sparse_initializer))
     for value in graph.output:
