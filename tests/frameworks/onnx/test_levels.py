@@ -113,6 +113,14 @@ def test_a_model_with_half_precision_in_branches_is_written_as_a_file_that_loads
         assert other.run(None, inputs)[0].tobytes() == expected[0].tobytes()
 
 
+def test_casts_that_the_runtime_adds_on_loading_are_said_not_to_be_modeled() -> None:
+    """A model as given has none of them, the optimized one has all of them."""
+    given = OnnxModel(_half())
+    (note,) = given.graph.unmodeled
+    assert note.endswith("Add (1), Exp (1), Relu (1), Sin (1)")
+    assert given.optimized("none").graph.unmodeled == ()
+
+
 def _convolutions(channels: int) -> ModelProto:
     """Give a convolution of images, one in groups and one of points, of a number of channels that blocks do not fit."""
     filters = {"w0": (channels, 3, 3, 3), "w1": (channels, 1, 3, 3), "w2": (channels, channels, 1, 1)}

@@ -79,6 +79,17 @@ _NOT_MODELED = """
 WORKSPACE_NOT_MODELED = named(_NOT_MODELED)
 """Their workspaces depend on algorithm, threads or instruction set."""
 
+_HALF = """
+    Attention BitCast Cast CastLike Celu Clip Compress Concat ConcatFromSequence Constant ConstantOfShape
+    DequantizeLinear Dropout Expand Flatten Gather GatherElements GatherND Identity If IsInf IsNaN LayerNormalization
+    Loop Max Min Mod Optional OptionalGetElement OptionalHasElement QuantizeLinear RMSNormalization RandomNormalLike
+    RandomUniformLike Reshape ReverseSequence RotaryEmbedding Round Scan Scatter ScatterElements ScatterND SequenceAt
+    SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength Shape Shrink Sign Size Slice Split
+    SplitToSequence Squeeze TensorScatter Transpose Unsqueeze
+"""
+HALF_KERNELS = named(_HALF)
+"""Standard operators that take float16. On loading, ONNX Runtime adds casts to float32 around most others."""
+
 _KNOWN = """
     BiasGelu CDist DequantizeLinear DynamicQuantizeMatMul ExpandDims FastGelu FusedConv FusedGemm FusedMatMul GatherND
     Gelu Inverse MatMulIntegerToFloat Pad QGemm QLinearAdd QLinearConcat QLinearGlobalAveragePool QLinearLeakyRelu

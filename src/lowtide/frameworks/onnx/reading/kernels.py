@@ -8,6 +8,7 @@ from onnx import NodeProto, TensorProto, TypeProto
 
 from lowtide.frameworks.onnx.operators.nodes import attribute_of, int_of, ints_of, operator_of
 from lowtide.frameworks.onnx.operators.tables import (
+    HALF_KERNELS,
     KNOWN_DOMAINS,
     RANDOM,
     WORKSPACE_KNOWN,
@@ -49,6 +50,15 @@ def has_unknown_workspace(node: NodeProto, types: Types) -> bool:
     if operator == ("com.microsoft", "QLinearConv"):
         return _has_sums_by_processor(node, types)
     return operator in WORKSPACE_NOT_MODELED or (operator[0] == "com.microsoft" and operator not in WORKSPACE_KNOWN)
+
+
+def is_cast_on_loading(node: NodeProto, types: Types) -> bool:
+    """Return whether the runtime may add casts of a node's float16 values to float32."""
+    operator = operator_of(node)
+    if operator[0] or operator in HALF_KERNELS:
+        return False
+    found = (types[name] for name in (*node.input, *node.output) if name in types)
+    return any(each.tensor_type.elem_type == TensorProto.FLOAT16 for each in found)
 
 
 def workspace_bytes(node: NodeProto, types: Types, opset: int) -> int:

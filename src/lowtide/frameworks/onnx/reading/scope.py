@@ -32,6 +32,8 @@ class Context:
     """Inside subgraphs, by full name and bytes."""
     workspaces: Counter[str] = field(default_factory=Counter[str])
     """Unmodeled, counted by operator."""
+    casts: Counter[str] = field(default_factory=Counter[str])
+    """Nodes whose float16 values the runtime may cast, by operator."""
 
 
 class Scope:
@@ -124,6 +126,11 @@ class Scope:
         for operator, count in sorted(self.context.workspaces.items()):
             self.builder.note(
                 f"the workspace of {operator} kernels ({count}) depends on the machine and is not modeled"
+            )
+        if self.context.casts:
+            self.builder.note(
+                "ONNX Runtime may compute float16 values as float32, in casts that only `lowtide optimize` plans: "
+                + ", ".join(f"{operator} ({count})" for operator, count in sorted(self.context.casts.items()))
             )
 
 

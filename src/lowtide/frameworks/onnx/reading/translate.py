@@ -18,7 +18,13 @@ from lowtide.frameworks.onnx.operators.nodes import (
 )
 from lowtide.frameworks.onnx.operators.tables import CONSTANTS, METADATA, VIEWS, in_place_pairs
 from lowtide.frameworks.onnx.reading.callees import Callee, call_of
-from lowtide.frameworks.onnx.reading.kernels import draws_random, has_unknown_workspace, is_opaque, workspace_bytes
+from lowtide.frameworks.onnx.reading.kernels import (
+    draws_random,
+    has_unknown_workspace,
+    is_cast_on_loading,
+    is_opaque,
+    workspace_bytes,
+)
 from lowtide.frameworks.onnx.reading.scope import Context, ReadCounts, Scope
 from lowtide.frameworks.onnx.reading.translation import Body, OpDraft, Translation
 from lowtide.frameworks.onnx.shapes.infer import infer_types
@@ -142,6 +148,8 @@ class _OnnxTranslator:
             and (node.domain, node.op_type) not in self._scope.context.functions
         ):
             self._scope.context.workspaces[node.op_type] += 1
+        if is_cast_on_loading(node, self._scope.types):
+            self._scope.context.casts[node.op_type] += 1
         self._add_results(draft, node)
         # Unread results are never freed.
         draft.may_rerun = len(draft.writes) == 1 and self._consumed.issuperset(filter(None, node.output))
