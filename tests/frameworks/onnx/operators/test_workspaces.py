@@ -109,6 +109,12 @@ OWN: dict[str, tuple[dict[str, Any], dict[str, int], dict[str, Any]]] = {
     "QLinearAdd": ({**ONE, "w": ([32, 64], BYTE), "ws": SCALE, "wz": ZERO, **RESULT}, {"y": BYTE}, {}),
     "QLinearSoftmax": ({**ONE, **RESULT}, {"y": BYTE}, {"opset": 13}),
     "FusedMatMul": ({"x": ([2, 64, 32], FLOAT), "w": ([2, 64, 48], FLOAT)}, {"y": FLOAT}, {"transA": 1}),
+    "FusedMatMul, one rank less": ({"x": ([2, 32, 64], FLOAT), "w": ([64, 48], FLOAT)}, {"y": FLOAT}, {"alpha": 0.5}),
+    "FusedMatMul, one rank less, turned": (
+        {"x": ([2, 64, 32], FLOAT), "w": ([48, 64], FLOAT)},
+        {"y": FLOAT},
+        {"transA": 1, "transB": 1},
+    ),
     "FastGelu": ({"x": ([32, 64], FLOAT), "b": ([64], FLOAT)}, {"y": FLOAT}, {}),
     "SkipLayerNormalization": (
         {"x": ([1, 32, 64], FLOAT), "skip": ([1, 32, 64], FLOAT), "g": ([64], FLOAT), "b": ([64], FLOAT)},

@@ -86,14 +86,24 @@ def _become(node: NodeProto, name: str, n_inputs: int) -> None:
 
 
 def _fused_matmul(node: NodeProto, graph: GraphProto) -> None:
-    left, right = _matrix(node, "A", "ij"), _matrix(node, "B", "jk")
+    if not any(int_of(node, name) for name in ("transA", "transB", "transBatchA", "transBatchB")):
+        _become(node, "MatMul", 2)
+        return
+    ranks = {value.name: len(value.type.tensor_type.shape.dim) for value in graph.input}
+    ranks |= {tensor.name: len(tensor.dims) for tensor in graph.initializer}
+    left, right = (
+        _matrix(node, operand, axes, "" if ranks.get(name) == len("ij") else "...")
+        for operand, axes, name in (("A", "ij", node.input[0]), ("B", "jk", node.input[1]))
+    )
+    batch = "..." if "." in left + right else ""
     _become(node, "Einsum", 2)
-    node.attribute.append(helper.make_attribute("equation", f"{left},{right}->...ik"))
+    node.attribute.append(helper.make_attribute("equation", f"{left},{right}->{batch}ik"))
 
 
-def _matrix(node: NodeProto, operand: str, axes: str) -> str:
+def _matrix(node: NodeProto, operand: str, axes: str, batch: str) -> str:
+    """Return an operand's axes; inference knows no batch axes of operands that differ in rank."""
     rows, columns = reversed(axes) if int_of(node, f"trans{operand}") else axes
-    return f"{rows}...{columns}" if int_of(node, f"transBatch{operand}") else f"...{rows}{columns}"
+    return f"{rows}{batch}{columns}" if int_of(node, f"transBatch{operand}") else f"{batch}{rows}{columns}"
 
 
 def _reorder_output(node: NodeProto, graph: GraphProto) -> None:
