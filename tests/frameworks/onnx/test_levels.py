@@ -121,6 +121,31 @@ def test_casts_that_the_runtime_adds_on_loading_are_said_not_to_be_modeled() -> 
     assert given.optimized("none").graph.unmodeled == ()
 
 
+def _half_rounded() -> ModelProto:
+    """Float16 values that lose bits in a cast to bfloat16 and back."""
+    nodes = [
+        helper.make_node("Add", ["x", "x"], ["a"]),
+        helper.make_node("Cast", ["a"], ["b"], to=TensorProto.BFLOAT16),
+        helper.make_node("Cast", ["b"], ["c"], to=TensorProto.FLOAT16),
+        helper.make_node("Add", ["a", "c"], ["y"]),
+    ]
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT16, [64, 64]) for name in "xy"]
+    return _model(nodes, values[:1], values[1:], [])
+
+
+@pytest.mark.parametrize("level", ["none", "all"])
+def test_a_file_written_at_a_level_rounds_as_the_model_does(level: str, tmp_path: Path) -> None:
+    """Loaded again, casts that the runtime inserted are no longer removed together with casts that round."""
+    given, planned = tmp_path / "given.onnx", tmp_path / "planned.onnx"
+    model = _half_rounded()
+    onnx.save(model, given)
+    lowtide.optimize(given, output=planned, level=level, progress=False)
+    inputs = random_inputs(model, {})
+    expected = onnxruntime.InferenceSession(given, providers=["CPUExecutionProvider"]).run(None, inputs)
+    for session in (onnxruntime.InferenceSession(planned, providers=["CPUExecutionProvider"]), Session(given)):
+        assert session.run(None, inputs)[0].tobytes() == expected[0].tobytes()
+
+
 def _convolutions(channels: int) -> ModelProto:
     """Give a convolution of images, one in groups and one of points, of a number of channels that blocks do not fit."""
     filters = {"w0": (channels, 3, 3, 3), "w1": (channels, 1, 3, 3), "w2": (channels, channels, 1, 1)}

@@ -20,6 +20,7 @@ from lowtide.frameworks.onnx.operators.tables import CONSTANTS, METADATA, VIEWS,
 from lowtide.frameworks.onnx.reading.callees import Callee, call_of
 from lowtide.frameworks.onnx.reading.kernels import (
     draws_random,
+    has_half,
     has_unknown_workspace,
     is_cast_on_loading,
     is_opaque,
@@ -78,6 +79,7 @@ class _OnnxTranslator:
 
     def finish(self, *, keep_order: bool = False) -> Translation:
         """Build the graph; raises GraphError for impossible sizes."""
+        casts = bool(self._scope.context.casts)
         for draft in self._drafts:
             self._scope.builder.add_op(
                 draft.name,
@@ -87,7 +89,7 @@ class _OnnxTranslator:
                 mutates=draft.mutates,
                 in_place=draft.in_place,
                 scratch_bytes=draft.scratch_bytes,
-                pure=draft.may_rerun and not draft.fixed,
+                pure=draft.may_rerun and not draft.fixed and not (casts and draft.has_half),
                 ordered=draft.fixed or keep_order,
                 callees=draft.callees,
             )
@@ -150,6 +152,7 @@ class _OnnxTranslator:
             self._scope.context.workspaces[node.op_type] += 1
         if is_cast_on_loading(node, self._scope.types):
             self._scope.context.casts[node.op_type] += 1
+        draft.has_half = has_half(node, self._scope.types)
         self._add_results(draft, node)
         # Unread results are never freed.
         draft.may_rerun = len(draft.writes) == 1 and self._consumed.issuperset(filter(None, node.output))

@@ -38,6 +38,8 @@ class OpDraft:
     """Whether recomputed results would be freed."""
     fixed: bool = False
     """Random, opaque, or calling such an op: runs once, in order."""
+    has_half: bool = False
+    """Whether it touches float16. Casts that the runtime adds on loading depend on all readers, so it runs once."""
 
 
 @dataclass(frozen=True, slots=True)

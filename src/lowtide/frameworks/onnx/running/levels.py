@@ -12,8 +12,8 @@ from lowtide.core.errors import UnsupportedError
 from lowtide.core.files import mapped_bytes, write_bytes
 from lowtide.core.units import format_bytes
 from lowtide.frameworks.onnx.loading.external_data import external_locations
-from lowtide.frameworks.onnx.loading.inner_names import rename_hiding_values
 from lowtide.frameworks.onnx.loading.load import drained, load_model, load_whole_model
+from lowtide.frameworks.onnx.loading.settle_names import settle_names
 
 LEVELS: Mapping[str, str] = {
     "all": "ORT_ENABLE_ALL",
@@ -42,7 +42,7 @@ def write_optimized(model: Path, options: Any, output: Path, **more: Any) -> Non
     open_on_cpu(model, options, **more)
     if has_other_files:
         refer_to_given_weights(model, output, weights)
-    rename_hiding_values(output)
+    settle_names(output)
 
 
 def quiet_options(level: str) -> Any:

@@ -1,4 +1,4 @@
-"""Unique names for values of inner graphs."""
+"""Names in files by ONNX Runtime that change the model when it is loaded again."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,23 +7,30 @@ from onnx import GraphProto
 
 from lowtide.core.files import write_bytes
 from lowtide.frameworks.onnx.loading.load import load_model, load_whole_model
-from lowtide.frameworks.onnx.operators.nodes import NewNames, subgraphs_of
+from lowtide.frameworks.onnx.operators.nodes import NewNames, all_nodes, subgraphs_of
+
+_REMOVABLE = "InsertedPrecisionFreeCast_"
 
 
-def rename_hiding_values(path: Path) -> None:
-    """Rename values in a file that have the name of a value of an outer graph.
+def settle_names(path: Path) -> None:
+    """Rename values and nodes in a file of ONNX Runtime for which it is another model when loaded.
 
-    ONNX Runtime writes them for casts to and from float16, and refuses to load them.
+    Values of inner graphs that hide one of an outer graph are refused. A cast named as inserted on loading, around
+    float16, is removed with its neighbor although they may round.
     """
-    if not _rename(load_model(path).graph):
+    if not _settle(load_model(path).graph):
         return
     model = load_whole_model(path)
-    _rename(model.graph)
+    _settle(model.graph)
     write_bytes(path, model.SerializeToString())
 
 
-def _rename(graph: GraphProto) -> bool:
-    return _rename_inside(graph, NewNames(graph), frozenset(), {})
+def _settle(graph: GraphProto) -> bool:
+    names = NewNames(graph)
+    inserted = [node for node in all_nodes(graph) if node.name.startswith(_REMOVABLE)]
+    for node in inserted:
+        node.name = names.new(f"Cast_{node.name.removeprefix(_REMOVABLE)}")
+    return _rename_inside(graph, names, frozenset(), {}) or bool(inserted)
 
 
 def _rename_inside(graph: GraphProto, names: NewNames, outer: frozenset[str], renamed: Mapping[str, str]) -> bool:
