@@ -25,6 +25,7 @@ from lowtide.frameworks.onnx.chunks.write import write_in_chunks
 from lowtide.frameworks.onnx.loading.external_data import (
     check_weights_reachable,
     folder_for_copies,
+    remove_links,
     temporary_folder,
 )
 from lowtide.frameworks.onnx.loading.load import (
@@ -134,11 +135,17 @@ class OnnxModel(Model):
             return None
         model = OnnxModel(found.path)
         finalize(model, rmtree, found.path.parent, ignore_errors=True)
+        model._read_weights_of(self)
         model._level = self._level
         graph = replace(model.graph, name=f"{self.graph.name}, {found.done}")
         model._translation = replace(model._translation, graph=graph)
         model._runs = self._runs
         return OnnxForm(name, graph, model=model)
+
+    def _read_weights_of(self, other: "OnnxModel") -> None:
+        if self._folder is not None:
+            remove_links(other._model, self._folder)
+        self._folder = other._folder
 
     def _planned_by(self, plan: Plan) -> "OnnxModel":
         form = self.form_of(plan)
@@ -219,6 +226,7 @@ class OnnxModel(Model):
             rmtree(folder, ignore_errors=True)
             raise
         finalize(model, rmtree, folder, ignore_errors=True)
+        model._read_weights_of(self)
         model._level, model._given = found.level, self._source
         model._is_faster_here = found.is_faster_here
         changed = running_nodes(self._model.graph) != running_nodes(model._model.graph)

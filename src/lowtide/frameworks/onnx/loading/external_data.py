@@ -84,6 +84,12 @@ def _link_weights(model: ModelProto, source: Path, target: Path) -> None:
             place.symlink_to((source / location).absolute())
 
 
+def remove_links(model: ModelProto, folder: Path) -> None:
+    """Remove a folder's links to weights: onnx refuses to load weights that have a second hard link."""
+    for location in external_locations(model):
+        (folder / location).unlink(missing_ok=True)
+
+
 def _same_file(one: Path, other: Path) -> bool:
     return one.absolute() == other.absolute() or (one.exists() and other.exists() and one.samefile(other))
 
