@@ -1,5 +1,6 @@
 """`fit`: equal values with fewer temp bytes; effects, custom derivatives and checkpoints are kept."""
 
+import functools
 import os
 import subprocess
 import sys
@@ -310,3 +311,28 @@ def test_a_users_checkpoints_are_one_of_the_candidates() -> None:
     assert fitted.unmodified_temp_bytes == temp_bytes(step, arguments)
     least = temp_bytes(step, arguments, {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"})
     assert lowtide.jax.fit(step, f"{least} B", example_args=arguments, transient=True).fits
+
+
+def test_gradients_of_and_through_complex_arrays_are_kept() -> None:
+    def loss(weights: Any, x: Any) -> tuple[Any, Any]:
+        mixed = x @ weights["complex"] + weights["real"]
+        return jnp.sum(jnp.abs(mixed) ** 2), mixed
+
+    def summed(function: Any, weights: Any, x: Any) -> Any:
+        value, mixed = function(weights, x)
+        return value + jnp.sum(jnp.imag(mixed))
+
+    x = jnp.arange(64.0).reshape(8, 8) / 64
+    weights = {"real": x, "complex": x + 2j * x}
+    fitted = lowtide.jax.fit(loss, "100%", example_args=(weights, x), argnums=0)
+    found, expected = (jax.grad(functools.partial(summed, each))(weights, x) for each in (fitted, loss))
+    assert close(found, expected)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
+def test_resident_memory_is_measured_with_keys_of_another_kind() -> None:
+    key = jax.random.key(0, impl="rbg")
+    measured = lowtide.jax.measure_compiled(
+        lambda key: jax.random.normal(key, (64, 64)) @ jnp.ones((64, 64)), (key,), resident=True
+    )
+    assert measured.resident_bytes is not None

@@ -40,8 +40,18 @@ def is_random_key(dtype: Any) -> bool:
     return bool(jax.numpy.issubdtype(dtype, jax.dtypes.prng_key))
 
 
+def key_like(dtype: Any, seed: int) -> Any:
+    """Return a random key of a dtype."""
+    return jax.random.key(seed, impl=dtype._impl.name)
+
+
 def is_floating(dtype: Any) -> bool:
     return bool(jax.numpy.issubdtype(dtype, jax.numpy.floating))
+
+
+def is_differentiable(dtype: Any) -> bool:
+    """Return whether a dtype is of real or complex floating-point numbers."""
+    return bool(jax.numpy.issubdtype(dtype, jax.numpy.inexact))
 
 
 def is_unspecified(sharding: Any) -> bool:

@@ -13,7 +13,7 @@ from lowtide.frameworks.jax.flat.flatten import Flat
 from lowtide.frameworks.jax.flat.program import run_program
 from lowtide.frameworks.jax.flat.split import split
 from lowtide.frameworks.jax.flat.traced import TracedFunction
-from lowtide.frameworks.jax.internals import is_floating, jax, struct_like
+from lowtide.frameworks.jax.internals import is_differentiable, jax, struct_like
 
 Search = Callable[[TracedFunction, Sequence[Use], FitFound | None], FitFound]
 """Fit a function for some uses to the budget, or to the target and options of another search."""
@@ -43,7 +43,7 @@ class FittedLoss:
         given = [
             jax.numpy.zeros(each.shape, each.dtype) if isinstance(each, jax.custom_derivatives.SymbolicZero) else each
             for each, aval in zip(cotangents, self._traced.jaxpr.out_avals, strict=True)
-            if is_floating(aval.dtype)
+            if is_differentiable(aval.dtype)
         ]
         count = len(wanted)
         gradients = iter(self._parts_for(wanted).gradients(*saved[:count], *given, *saved[count:]))
@@ -67,7 +67,7 @@ class FittedLoss:
     def _split(self, form: FunctionForm, order: RunOrder) -> tuple[Flat, Flat]:
         traced = self._traced
         n_leaves, n_results = len(traced.structs), self.n_results
-        cotangents = [struct_like(aval) for aval in traced.jaxpr.out_avals if is_floating(aval.dtype)]
+        cotangents = [struct_like(aval) for aval in traced.jaxpr.out_avals if is_differentiable(aval.dtype)]
         flat = order.with_first(form, n_results).of(form)
         parts = split(flat, [*traced.structs, *cotangents], n_leaves, n_results)
 
@@ -101,7 +101,7 @@ class FittedLoss:
     def _save(self, *primals: Any) -> tuple[Sequence[Any], Any]:
         leaves = [primal.value for primal in primals]
         wanted = tuple(
-            bool(primal.perturbed) and is_floating(struct.dtype)
+            bool(primal.perturbed) and is_differentiable(struct.dtype)
             for primal, struct in zip(primals, self._traced.structs, strict=True)
         )
         found, count = self._parts_for(wanted).values(*leaves), self.n_results

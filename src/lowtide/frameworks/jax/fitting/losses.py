@@ -6,7 +6,7 @@ from typing import Any
 
 from lowtide.core.errors import UsageError
 from lowtide.frameworks.jax.flat.traced import TracedFunction
-from lowtide.frameworks.jax.internals import is_floating, jax, jaxpr_as_fun
+from lowtide.frameworks.jax.internals import is_differentiable, is_floating, jax, jaxpr_as_fun
 
 Wanted = tuple[bool, ...]
 
@@ -25,7 +25,7 @@ def wanted_leaves(traced: TracedFunction, args: Sequence[int]) -> Wanted:
     owners = [number for number, count in enumerate(counts) for _ in range(count)]
     owners += [-1] * (len(traced.structs) - len(owners))
     wanted = tuple(
-        owner in args and is_floating(struct.dtype) for owner, struct in zip(owners, traced.structs, strict=True)
+        owner in args and is_differentiable(struct.dtype) for owner, struct in zip(owners, traced.structs, strict=True)
     )
     if not any(wanted):
         raise UsageError(f"argnums {tuple(args)} has no floating-point arrays to differentiate")
@@ -36,7 +36,7 @@ def with_backward(traced: TracedFunction, wanted: Wanted) -> TracedFunction:
     """Return a function of arguments and cotangents that returns results and wanted gradients."""
     count = len(wanted)
     places = [place for place, each in enumerate(wanted) if each]
-    floating = [place for place, aval in enumerate(traced.jaxpr.out_avals) if is_floating(aval.dtype)]
+    smooth = [place for place, aval in enumerate(traced.jaxpr.out_avals) if is_differentiable(aval.dtype)]
     body: Callable[..., Sequence[Any]] = jaxpr_as_fun(traced.jaxpr)
 
     def joint(*values: Any) -> list[Any]:
@@ -47,13 +47,13 @@ def with_backward(traced: TracedFunction, wanted: Wanted) -> TracedFunction:
             for place, leaf in zip(places, chosen, strict=True):
                 merged[place] = leaf
             results = list(body(*merged))
-            return [results[place] for place in floating], results
+            return [results[place] for place in smooth], results
 
         _, pull, results = jax.vjp(of_wanted, *(leaves[place] for place in places), has_aux=True)
         return [*results, *pull(list(cotangents))]
 
     results = traced.jaxpr.out_avals
-    structs = (*traced.structs, *(jax.ShapeDtypeStruct(results[n].shape, results[n].dtype) for n in floating))
+    structs = (*traced.structs, *(jax.ShapeDtypeStruct(results[n].shape, results[n].dtype) for n in smooth))
     return replace(
         traced,
         name=f"{traced.name} with its backward pass",

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from lowtide.core.errors import UnsupportedError, one_line
-from lowtide.frameworks.jax.internals import export, is_random_key, jax
+from lowtide.frameworks.jax.internals import export, is_random_key, jax, key_like
 from lowtide.frameworks.resident import status_bytes
 
 _MODULE = "lowtide.frameworks.jax.measure.resident"
@@ -50,7 +50,7 @@ def added_resident_bytes(flat: Callable[..., Sequence[Any]], structs: Sequence[A
 
 def made_up(aval: Any, seed: int) -> Any:
     if is_random_key(aval.dtype):
-        return jax.random.split(jax.random.key(seed), aval.shape)
+        return jax.random.split(key_like(aval.dtype, seed), aval.shape)
     return jax.numpy.asarray(np.random.default_rng(seed).uniform(0.0, 1.0, aval.shape)).astype(aval.dtype)
 
 
