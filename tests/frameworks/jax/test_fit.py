@@ -313,6 +313,14 @@ def test_a_users_checkpoints_are_one_of_the_candidates() -> None:
     assert lowtide.jax.fit(step, f"{least} B", example_args=arguments, transient=True).fits
 
 
+@pytest.mark.parametrize(("example", "number"), [(2.0, jnp.float32(2.0)), (jnp.float32(2.0), 2.0)])
+def test_a_number_keeps_its_influence_on_dtypes(example: Any, number: Any) -> None:
+    """A Python number leaves a bfloat16 array as it is, an array of float32 does not, whichever was the example."""
+    x = jnp.ones((8, 8), jnp.bfloat16)
+    fitted = lowtide.jax.fit(lambda x, scale: jnp.tanh(x @ x) * scale, "100%", example_args=(x, example))
+    assert fitted(x, number).dtype == jax.jit(lambda x, scale: x * scale)(x, number).dtype
+
+
 def test_gradients_of_and_through_complex_arrays_are_kept() -> None:
     def loss(weights: Any, x: Any) -> tuple[Any, Any]:
         mixed = x @ weights["complex"] + weights["real"]

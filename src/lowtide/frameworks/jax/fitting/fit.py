@@ -45,7 +45,8 @@ def fit(
     "recompute", only XLA's schedulers and better orders are tried.
 
     If no compiled candidate meets the budget, the best one is returned with `fits` False; `shortfall` and `floor`
-    explain the gap. Calls with other shapes start a new search.
+    explain the gap. Calls with other shapes or types start a new search; a Python number is of another type than an
+    array.
 
     A function that returns one floating-point number is a loss: the budget is for its value and the gradients of the
     arguments `argnums`, by default the first, and `jax.grad` of the returned function follows the plan. `argnums` makes
@@ -235,4 +236,4 @@ def _run_found(found: FitFound, leaves: Sequence[Any]) -> Sequence[Any]:
 
 
 def _signature(structure: Any, structs: Iterable[Any]) -> Any:
-    return structure, tuple((struct.shape, str(struct.dtype)) for struct in structs)
+    return structure, tuple((struct.shape, str(struct.dtype), struct.weak_type) for struct in structs)
