@@ -107,3 +107,32 @@ def test_programs_without_such_a_runtime_refuse_the_option(tmp_path: Path) -> No
     builder.add_op("a", "a", writes=[builder.add_buffer("x", 8)])
     with pytest.raises(UsageError, match="leave out --for-this-machine"):
         lowtide.optimize(builder.build(), output=tmp_path / "planned.graph.json", for_this_machine=True, progress=False)
+
+
+@pytest.mark.parametrize("fused", ["then", "else"])
+def test_the_default_level_keeps_all_bits_of_each_branch(fused: str, tmp_path: Path) -> None:
+    """A convolution that takes in a normalization rounds otherwise, even in a branch that some inputs do not take."""
+    generator = np.random.default_rng(0)
+    shapes = {"w": (8, 8, 3, 3), "scale": (8,), "bias": (8,), "mean": (8,), "variance": (8,)}
+    weights = [
+        numpy_helper.from_array(generator.uniform(0.1, 1, shape).astype(np.float32), name)
+        for name, shape in shapes.items()
+    ]
+    convolution = helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1])
+    normalization = helper.make_node("BatchNormalization", ["c", *list(shapes)[1:]], ["n"])
+    made = helper.make_graph([convolution, normalization], "made", [], [onnx.ValueInfoProto(name="n")], weights)
+    other = helper.make_graph([helper.make_node("Neg", ["x"], ["m"])], "other", [], [onnx.ValueInfoProto(name="m")])
+    then_branch, else_branch = (made, other) if fused == "then" else (other, made)
+    node = helper.make_node("If", ["flag"], ["y"], then_branch=then_branch, else_branch=else_branch)
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 8, 16, 16]) for name in "xy")
+    flag = helper.make_tensor_value_info("flag", TensorProto.BOOL, [])
+    given, planned = tmp_path / "given.onnx", tmp_path / "planned.onnx"
+    graph = helper.make_graph([node], "branches", [flag, x], [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), given)
+    lowtide.optimize(given, output=planned, progress=False)
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    stock = onnxruntime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
+    for value in (False, True):
+        inputs = {"flag": np.array(value), "x": generator.standard_normal((1, 8, 16, 16)).astype(np.float32)}
+        assert Session(planned).run(None, inputs)[0].tobytes() == stock.run(None, inputs)[0].tobytes()
