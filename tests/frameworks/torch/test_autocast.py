@@ -179,7 +179,7 @@ def test_kernels_that_autocast_changes_in_eager_pytorch_only_are_refused(functio
 
 
 def test_inputs_that_autograd_cannot_follow_are_taken_as_they_are() -> None:
-    """A view made without gradients does not even tell whether it is a leaf once its base is overwritten with them."""
+    """A view made without gradients raises for `is_leaf` once its base is overwritten with them."""
     with FakeTensorMode():
         base = torch.ones(2, 3)
         with torch.no_grad():

@@ -147,14 +147,24 @@ class StateSearch:
                 else:
                     low = share
                 share = (low + high + 1) // 2
+        self._try_with_copies()
+        self._go_lower(below, step)
+
+    def _try_with_copies(self) -> None:
+        """Plan shares with copies of activations, the cheapest without them first, until one is no better."""
+        done = set[UpdatePlace]()
         for key, result in sorted(self.first_found.items(), key=lambda each: _rank(each[1])):
             if self._is_interrupted:
                 break
-            if not _fits_device(result) and self._misses_with_more(key):
+            has_missed = not _fits_device(result) and self._misses_with_more(key)
+            if has_missed or key in self.found or key[1] in done:
                 continue
-            if not self.found or self._is_better_with_copies(result):
-                self.plan(*key)
-        self._go_lower(below, step)
+            if self.found and not self._is_better_with_copies(result):
+                continue
+            others = [_rank(other) for (_, place), other in self.found.items() if place == key[1]]
+            rank, least = _rank(self.plan(*key)), min(others, default=None)
+            if least is not None and not least[0] and rank >= least:
+                done.add(key[1])
 
     def _go_lower(self, below: int, step: int) -> None:
         """Try smaller shares while plans with copies of activations, which may prefer these, take less time."""

@@ -147,11 +147,11 @@ def test_no_more_state_is_on_the_host_than_the_budget_needs() -> None:
         assert plan_step(model, optimizer, **budget).result.persistent_bytes["host"] == 0
 
 
-@pytest.mark.parametrize(("batch_size", "parameters"), [(16, 1.8), (64, 3.2)])
+@pytest.mark.parametrize(("batch_size", "parameters"), [(16, 1.8), (64, 4.0)])
 def test_no_other_share_of_the_state_on_the_host_takes_less_time(batch_size: int, parameters: float) -> None:
     """Compared with plans of all eighths, where most or little of the state is on the host."""
     torch.manual_seed(0)
-    layers = (part for _ in range(8) for part in (nn.Linear(WIDTH, WIDTH), nn.GELU(), nn.LayerNorm(WIDTH)))
+    layers = (part for _ in range(5) for part in (nn.Linear(WIDTH, WIDTH), nn.GELU(), nn.LayerNorm(WIDTH)))
     model = nn.Sequential(*layers).train()
     step = lt.TrainingStep(model, squared_loss, torch.optim.AdamW(model.parameters()))
     program = TorchModel(capture((step, (torch.randn(batch_size, WIDTH),))))
