@@ -4,7 +4,7 @@ import gc
 import logging
 import os
 import signal
-import sys
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -23,14 +23,22 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("lowtide")
-_MANY_MODULES = 100
-"""Modules imported since the last freeze that are worth another one."""
-_frozen_modules = 0
+_SLOW_COLLECTION_S = 0.05
+_collection = {"started": 0.0, "slow": True}
 gc.disable()  # until the tests are collected: imports leave little garbage
+
+
+def _time_collection(phase: str, info: dict[str, int]) -> None:
+    if info["generation"] == 2:
+        if phase == "start":
+            _collection["started"] = time.perf_counter()
+        elif time.perf_counter() - _collection["started"] > _SLOW_COLLECTION_S:
+            _collection["slow"] = True
 
 
 def pytest_collection_finish() -> None:
     """Collect garbage again, and more rarely than by default."""
+    gc.callbacks.append(_time_collection)
     gc.enable()
     gc.set_threshold(20_000, 20, 20)
 
@@ -42,18 +50,17 @@ def pytest_unconfigure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
-    """Hide imported modules from the garbage collector, and PyTorch's structured trace from pytest.
+    """Hide old objects from the garbage collector once that takes long, and PyTorch's structured trace from pytest.
 
-    Every measurement of a peak collects garbage first. To visit the objects of all modules would take most of its time.
-    pytest listens to all loggers that do not propagate. Then PyTorch would format a trace of everything that it
-    captures and compiles, which takes up to a tenth of the time.
+    Every measurement of a peak collects garbage first. To visit the objects of all modules and caches would take most
+    of its time. pytest listens to all loggers that do not propagate. Then PyTorch would format a trace of everything
+    that it captures and compiles, which takes up to a tenth of the time.
     """
-    global _frozen_modules
     logging.getLogger("torch.__trace").propagate = True
-    if len(sys.modules) >= _frozen_modules + _MANY_MODULES:
+    if _collection["slow"]:
         gc.collect()
         gc.freeze()
-        _frozen_modules = len(sys.modules)
+        _collection["slow"] = False
 
 
 @pytest.hookimpl(trylast=True)
