@@ -9,6 +9,8 @@ from jax._src import source_info_util
 from jax._src.interpreters import partial_eval
 from jax.extend import core as extend_core
 
+from lowtide.core.errors import UnsupportedError
+
 jax: Any = typed_jax
 export: Any = jax_export
 jaxpr_as_fun: Any = extend_core.jaxpr_as_fun
@@ -41,8 +43,12 @@ def is_random_key(dtype: Any) -> bool:
 
 
 def key_like(dtype: Any, seed: int) -> Any:
-    """Return a random key of a dtype."""
-    return jax.random.key(seed, impl=dtype._impl.name)
+    """Return a random key of a dtype. Raises UnsupportedError if no implementation of JAX makes such keys."""
+    for implementation in ("threefry2x32", "rbg", "unsafe_rbg"):
+        key = jax.random.key(seed, impl=implementation)
+        if key.dtype == dtype:
+            return key
+    raise UnsupportedError(f"random keys of type {dtype} cannot be made up; give keys as example arguments")
 
 
 def is_floating(dtype: Any) -> bool:
