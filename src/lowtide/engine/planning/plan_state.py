@@ -13,7 +13,7 @@ from lowtide.engine.offload.updates import UpdatePlace
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.budget import is_part, parse_budget
 from lowtide.engine.planning.draft import Draft, Keep
-from lowtide.engine.planning.find_plan import baseline, order
+from lowtide.engine.planning.find_plan import baseline, find_plan, order
 from lowtide.engine.planning.plan_best_form import allows_chunks, plan_best_form
 from lowtide.engine.planning.program import ALL, Form, Program
 from lowtide.engine.planning.result import Result
@@ -39,7 +39,10 @@ def plan_with_state(
     if not may_move_state(program, settings):
         return plan_best_form(program, settings, progress, keep)
     search = StateSearch(program, settings, progress, keep)
-    if search.fits_in_some_order(least):
+    start = search.ordered(least)
+    if start.interrupted:
+        return search.end_early(start, least)
+    if start.fits:
         found = search.plan(least)
         if found.shortfall is None and not found.extra_time:
             return found
@@ -94,7 +97,10 @@ class StateSearch:
 
     @property
     def best(self) -> Result:
-        return min((self.found or self.first_found).values(), key=_rank)
+        best = min((self.found or self.first_found).values(), key=_rank)
+        if not self._is_interrupted:
+            return best
+        return replace(best, status="interrupted", plan=replace(best.plan, status="interrupted"))
 
     @property
     def with_all(self) -> Result | None:
@@ -116,11 +122,16 @@ class StateSearch:
         graph = self.program.graph
         return any(graph.persistent[buffer] for mutated in graph.mutates for buffer in mutated)
 
-    def fits_in_some_order(self, share: int) -> bool:
-        """Return whether a share fits without recomputation, copies of activations and chunks."""
+    def ordered(self, share: int) -> Draft:
+        """Return a share's draft in an order that fits if one is found, without recomputation, copies and chunks."""
         moved = self._moved(share, "device")
         draft = baseline(moved.graph, self.settings_for(moved))
-        return draft.fits or (not is_excluded(draft) and order(draft, self.progress or current_report()).fits)
+        return draft if draft.fits or is_excluded(draft) else order(draft, self.progress or current_report())
+
+    def end_early(self, start: Draft, share: int) -> Result:
+        """Return the plan of an interrupted draft."""
+        result = find_plan(start.graph, start.settings, None, self.progress, self.keep, start=start)
+        return self.compared(result, self._moved(share, "device"))
 
     def bisect(self, least: int) -> None:
         """Find the cheapest share; parameters move only if no plan with all state on the host fits."""
@@ -130,7 +141,7 @@ class StateSearch:
             self._search(least - 1, ALL)
         elif not self.is_too_large(least):
             self.plan(least)
-        if most > ALL and not any(map(_fits_device, self.found.values())):
+        if most > ALL and not self._is_interrupted and not any(map(_fits_device, self.found.values())):
             least = max(least, ALL)
             if self._has_updates:
                 self._search(least, most, step=ALL // 2)
@@ -140,15 +151,26 @@ class StateSearch:
     def _search(self, below: int, most: int, step: int = 1) -> None:
         for place in self._places:
             copies = not _fits_device(self.plan(most, place, copies=False))
-            low, share, high = below, most, most + 1
-            while low < share < high and (share == most or high - low > step) and not self._is_interrupted:
-                if self._is_no_worse(share, high if high <= most else None, place, copies=copies):
+            if self._is_interrupted:
+                return
+            if not _fits_device(self.plan(most, place, copies=copies)):
+                continue
+            low, high = below, most
+            while high - low > step and not self._is_interrupted:
+                share = (low + high + 1) // 2
+                if self._is_no_worse(share, high, place, copies=copies):
                     high = share
                 else:
                     low = share
-                share = (low + high + 1) // 2
         self._try_with_copies()
-        self._go_lower(below, step)
+        if not self._is_interrupted:
+            self._go_lower(below, step)
+
+    def _is_no_worse(self, share: int, than: int, place: UpdatePlace, *, copies: bool) -> bool:
+        if self.is_too_large(share):
+            return False
+        found = self.plan(share, place, copies=copies)
+        return _fits_device(found) and found.extra_time <= self.plan(than, place, copies=copies).extra_time
 
     def _try_with_copies(self) -> None:
         """Plan shares with copies of activations, the cheapest without them first, until one is no better."""
@@ -171,8 +193,6 @@ class StateSearch:
         (high, place), best = min(self.found.items(), key=lambda each: _rank(each[1]))
         while high - below > step and _fits_device(best) and not self._is_interrupted:
             share = (below + high + 1) // 2
-            if share == high:
-                break
             if self.is_too_large(share):
                 below = share
                 continue
@@ -183,14 +203,6 @@ class StateSearch:
             if _rank(found) >= _rank(best):
                 break
             high, best = share, found
-
-    def _is_no_worse(self, share: int, than: int | None, place: UpdatePlace, *, copies: bool) -> bool:
-        if than is not None and self.is_too_large(share):
-            return False
-        found = self.plan(share, place, copies=copies)
-        return _fits_device(found) and (
-            than is None or found.extra_time <= self.plan(than, place, copies=copies).extra_time
-        )
 
     def _misses_with_more(self, key: Key) -> bool:
         """Return whether a plan with copies of activations missed the budget with at least as much on the host."""
@@ -284,7 +296,8 @@ def _without_claims_about_others(best: Result, with_all: Result | None) -> Resul
     if (with_all is not None and _is_impossible(with_all.shortfall)) or not best.shortfall.is_impossible:
         return best
     missed = replace(best.shortfall, is_impossible=False)
-    return replace(best, shortfall=missed, status="feasible", plan=replace(best.plan, status="feasible"))
+    status = "interrupted" if best.status == "interrupted" else "feasible"
+    return replace(best, shortfall=missed, status=status, plan=replace(best.plan, status=status))
 
 
 def _is_impossible(shortfall: Shortfall | None) -> bool:

@@ -13,8 +13,11 @@ from torch.optim import lr_scheduler
 from torch.optim.swa_utils import AveragedModel
 
 import lowtide.torch as lt
+from lowtide.core.progress import Stage
 from lowtide.engine.planning.plan_state import StateSearch, plan_with_state
 from lowtide.engine.planning.program import ALL as EIGHTHS
+from lowtide.engine.planning.program import Program
+from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.torch.capture.capture import capture
 from lowtide.frameworks.torch.emit.state_copies import STATE_TO_DEVICE, finish_copies
 from lowtide.frameworks.torch.emit.transfers import host_for
@@ -147,22 +150,54 @@ def test_no_more_state_is_on_the_host_than_the_budget_needs() -> None:
         assert plan_step(model, optimizer, **budget).result.persistent_bytes["host"] == 0
 
 
+def program_with_host(model: nn.Module, batch_size: int, parameters: float) -> tuple[Program, PlanSettings]:
+    """Return a captured step, and settings for a budget of so many times the parameters."""
+    step = lt.TrainingStep(model, squared_loss, torch.optim.AdamW(model.parameters()))
+    program = TorchModel(capture((step, (torch.randn(batch_size, WIDTH),))))
+    held = sum(parameter.nbytes for parameter in model.parameters())
+    settings = replace(DEFAULTS, budget=f"{int(parameters * held)}B", techniques=frozenset(ALL))
+    return program.with_host(host_for(program.graph, "25 GB/s", None)), settings
+
+
 @pytest.mark.parametrize(("batch_size", "parameters"), [(16, 1.8), (64, 4.0)])
 def test_no_other_share_of_the_state_on_the_host_takes_less_time(batch_size: int, parameters: float) -> None:
     """Compared with plans of all eighths, where most or little of the state is on the host."""
     torch.manual_seed(0)
     layers = (part for _ in range(5) for part in (nn.Linear(WIDTH, WIDTH), nn.GELU(), nn.LayerNorm(WIDTH)))
     model = nn.Sequential(*layers).train()
-    step = lt.TrainingStep(model, squared_loss, torch.optim.AdamW(model.parameters()))
-    program = TorchModel(capture((step, (torch.randn(batch_size, WIDTH),))))
-    program = program.with_host(host_for(program.graph, "25 GB/s", None))
-    held = sum(parameter.nbytes for parameter in model.parameters())
-    settings = replace(DEFAULTS, budget=f"{int(parameters * held)}B", techniques=frozenset(ALL))
+    program, settings = program_with_host(model, batch_size, parameters)
     search = StateSearch(program, settings, None, None)
     shares = [search.plan(share) for share in range(EIGHTHS + 1)]
     found = plan_with_state(program, settings)
     assert found.shortfall is None
     assert found.extra_time <= min(each.extra_time for each in shares if each.shortfall is None)
+
+
+class InterruptAt:
+    """A report that presses Ctrl-C at one message."""
+
+    def __init__(self, place: int) -> None:
+        self.place, self.seen = place, 0
+
+    def __call__(self, _message: str) -> None:
+        self.seen += 1
+        if self.seen == self.place:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("parameters", [1.0, 2.2, 4.0])
+def test_ctrl_c_ends_the_search_of_shares_with_a_plan_marked_interrupted(
+    parameters: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a share is ordered, recomputed, or planned with copies of activations, and for an impossible budget."""
+    monkeypatch.setenv("LOWTIDE_CACHE", "off")  # known plans send other messages
+    program, settings = program_with_host(make_model()[0], 16, parameters)
+    messages: list[str] = []
+    plan_with_state(program, settings, messages.append)
+    places = [place for place, message in enumerate(messages, 1) if message != Stage.DONE]
+    for place in places[:: len(places) // 5]:
+        result = plan_with_state(program, settings, InterruptAt(place))
+        assert (result.status, result.plan.status) == ("interrupted", "interrupted")
 
 
 def test_without_offload_nothing_moves() -> None:
