@@ -98,19 +98,23 @@ def _half_in_branches() -> ModelProto:
     return _model(nodes, [condition, values["x"]], [values["y"]], [])
 
 
+def _assert_same_bits_at(level: str, model: ModelProto, folder: Path) -> Session:
+    """Assert that a file written at a level and a session of the given file return its bits; return the session."""
+    given, planned = folder / "given.onnx", folder / "planned.onnx"
+    onnx.save(model, given)
+    lowtide.optimize(given, output=planned, level=level, progress=False)
+    inputs, session = random_inputs(model, {}), Session(given)
+    expected = onnxruntime.InferenceSession(given, providers=["CPUExecutionProvider"]).run(None, inputs)
+    for other in (onnxruntime.InferenceSession(planned, providers=["CPUExecutionProvider"]), session):
+        assert other.run(None, inputs)[0].tobytes() == expected[0].tobytes()
+    return session
+
+
 @pytest.mark.parametrize("level", ["none", "all"])
 def test_a_model_with_half_precision_in_branches_is_written_as_a_file_that_loads(level: str, tmp_path: Path) -> None:
     """ONNX Runtime casts a float16 value in an inner graph to a name of the outer graph, and refuses its own file."""
-    given, planned = tmp_path / "given.onnx", tmp_path / "planned.onnx"
-    model = _half_in_branches()
-    onnx.save(model, given)
-    lowtide.optimize(given, output=planned, level=level, progress=False)
-    inputs = random_inputs(model, {})
-    expected = onnxruntime.InferenceSession(given, providers=["CPUExecutionProvider"]).run(None, inputs)
-    session = Session(given)
+    session = _assert_same_bits_at(level, _half_in_branches(), tmp_path)
     assert session.unplanned is None
-    for other in (onnxruntime.InferenceSession(planned, providers=["CPUExecutionProvider"]), session):
-        assert other.run(None, inputs)[0].tobytes() == expected[0].tobytes()
 
 
 def test_casts_that_the_runtime_adds_on_loading_are_said_not_to_be_modeled() -> None:
@@ -136,14 +140,7 @@ def _half_rounded() -> ModelProto:
 @pytest.mark.parametrize("level", ["none", "all"])
 def test_a_file_written_at_a_level_rounds_as_the_model_does(level: str, tmp_path: Path) -> None:
     """Loaded again, casts that the runtime inserted are no longer removed together with casts that round."""
-    given, planned = tmp_path / "given.onnx", tmp_path / "planned.onnx"
-    model = _half_rounded()
-    onnx.save(model, given)
-    lowtide.optimize(given, output=planned, level=level, progress=False)
-    inputs = random_inputs(model, {})
-    expected = onnxruntime.InferenceSession(given, providers=["CPUExecutionProvider"]).run(None, inputs)
-    for session in (onnxruntime.InferenceSession(planned, providers=["CPUExecutionProvider"]), Session(given)):
-        assert session.run(None, inputs)[0].tobytes() == expected[0].tobytes()
+    _assert_same_bits_at(level, _half_rounded(), tmp_path)
 
 
 def _convolutions(channels: int) -> ModelProto:

@@ -52,16 +52,16 @@ def has_unknown_workspace(node: NodeProto, types: Types) -> bool:
     return operator in WORKSPACE_NOT_MODELED or (operator[0] == "com.microsoft" and operator not in WORKSPACE_KNOWN)
 
 
-def is_cast_on_loading(node: NodeProto, types: Types) -> bool:
-    """Return whether the runtime may add casts of a node's float16 values to float32."""
-    operator = operator_of(node)
-    return not operator[0] and operator not in HALF_KERNELS and has_half(node, types)
-
-
 def has_half(node: NodeProto, types: Types) -> bool:
     """Return whether an operand or a result is float16."""
     found = (types[name] for name in (*node.input, *node.output) if name in types)
     return any(each.tensor_type.elem_type == TensorProto.FLOAT16 for each in found)
+
+
+def has_half_kernel(node: NodeProto) -> bool:
+    """Return whether the runtime computes the node in float16; else it adds casts to float32 on loading."""
+    operator = operator_of(node)
+    return bool(operator[0]) or operator in HALF_KERNELS
 
 
 def workspace_bytes(node: NodeProto, types: Types, opset: int) -> int:

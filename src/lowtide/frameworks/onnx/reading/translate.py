@@ -21,8 +21,8 @@ from lowtide.frameworks.onnx.reading.callees import Callee, call_of
 from lowtide.frameworks.onnx.reading.kernels import (
     draws_random,
     has_half,
+    has_half_kernel,
     has_unknown_workspace,
-    is_cast_on_loading,
     is_opaque,
     workspace_bytes,
 )
@@ -150,9 +150,9 @@ class _OnnxTranslator:
             and (node.domain, node.op_type) not in self._scope.context.functions
         ):
             self._scope.context.workspaces[node.op_type] += 1
-        if is_cast_on_loading(node, self._scope.types):
-            self._scope.context.casts[node.op_type] += 1
         draft.has_half = has_half(node, self._scope.types)
+        if draft.has_half and not has_half_kernel(node):
+            self._scope.context.casts[node.op_type] += 1
         self._add_results(draft, node)
         # Unread results are never freed.
         draft.may_rerun = len(draft.writes) == 1 and self._consumed.issuperset(filter(None, node.output))

@@ -33,7 +33,7 @@ def run_boxed(module: GraphModule, _example_inputs: Sequence[Any]) -> Callable[[
 def run_boxed_backward(module: GraphModule, example_inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
     """Return a boxed backward pass, which overwrites no saved tensors of a retained graph."""
     overwritten = _overwritten_inputs(module)
-    take_overwritten_saves()  # of those that Inductor might overwrite, ops overwrite only these
+    take_overwritten_saves()  # ops overwrite fewer than Inductor might: only `overwritten`
     run = run_boxed(module, example_inputs)
 
     def run_keeping(inputs: list[Any]) -> Any:

@@ -86,12 +86,11 @@ def _with_known_number(value: Any, mode: FakeTensorMode | None) -> Any:
 
     TorchDynamo captures such numbers in a fake mode of its own.
     """
-    number = value.item_memo if mode is not None and isinstance(value, FakeTensor) else None
-    if mode is None or number is None:
+    if mode is None or not isinstance(value, FakeTensor) or value.item_memo is None:
         return value
-    value = mode.from_tensor(value)
-    value.item_memo = number
-    return value
+    known = mode.from_tensor(value)
+    known.item_memo = value.item_memo
+    return known
 
 
 def _example_inputs(module: GraphModule) -> list[Any]:
