@@ -124,7 +124,7 @@ def checkpoint_rows() -> list[str]:
         search = FitSearch(traced, SETTINGS)
         untouched = search.unmodified.figures.temp_bytes
         found = search.fit(untouched * share // 100)
-        theirs = [_temp_bytes(checkpointed, scheduler) / MIB for scheduler in range(len(schedulers()))]
+        theirs = [_temp_bytes(checkpointed, scheduler) / MIB for scheduler in range(len(schedulers("cpu")))]
         figures = [untouched / MIB, *theirs, found.best.figures.temp_bytes / MIB]
         rows.append(f"| {plain.name} | {' | '.join(f'{figure:.1f}' for figure in figures)} |")
         print(rows[-1], flush=True)
@@ -132,7 +132,9 @@ def checkpoint_rows() -> list[str]:
 
 
 def _temp_bytes(step: Step, scheduler: int) -> int:
-    compiled = jax.jit(step.function).lower(*step.arguments).compile(compiler_options=dict(schedulers()[scheduler]))
+    compiled = (
+        jax.jit(step.function).lower(*step.arguments).compile(compiler_options=dict(schedulers("cpu")[scheduler]))
+    )
     return compiled.memory_analysis().temp_size_in_bytes
 
 

@@ -196,7 +196,7 @@ def _held_inside(translation: JaxTranslation, plan: Plan, op: OpId, scratch_byte
     graph, equation = translation.graph, translation.equation(op)
     largest: list[HeldArray] = []
     for (_, body), callee in zip(bodies_of(equation.origin), graph.callees[op], strict=False):
-        inner = read_body(equation, body, callee)
+        inner = read_body(equation, body, callee, translation.program.platform)
         inner_plan = plan.callees.get(callee) or Plan.baseline(inner.graph)
         held = list(_held(inner, inner_plan, graph.op_names[op]))
         without_outputs = [each for each in held if each.holder.lifetime != "output"]

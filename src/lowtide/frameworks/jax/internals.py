@@ -1,19 +1,28 @@
 """Untyped and private names of JAX; a new version is ported here."""
 
+import os
 from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import jax as typed_jax
 from jax import export as jax_export
 from jax._src import source_info_util
 from jax._src.interpreters import partial_eval
+from jax.experimental import topologies as jax_topologies
 from jax.extend import core as extend_core
 
-from lowtide.core.errors import UnsupportedError
+from lowtide.core.errors import UnsupportedError, one_line
 
 jax: Any = typed_jax
 export: Any = jax_export
 jaxpr_as_fun: Any = extend_core.jaxpr_as_fun
+topologies: Any = jax_topologies
+NO_HOST_SPACE = (
+    "this device has no separate host space: on the CPU, pinned_host is the memory of the device, and XLA drops copies"
+)
+_SKIP_CHECK = "JAX_SKIP_CUDA_CONSTRAINTS_CHECK"
 
 
 def without_unused(closed: Any) -> Any:
@@ -28,14 +37,49 @@ def has_host_space() -> bool:
     return device.platform != "cpu" and "pinned_host" in kinds
 
 
-def keeps_barriers() -> bool:
+def keeps_barriers(platform: str) -> bool:
     """Return whether XLA keeps optimization barriers until it orders kernels. On CPUs it does from JAX 0.11 on."""
-    return jax.default_backend() != "cpu" or jax.__version_info__ >= (0, 11)
+    return platform != "cpu" or jax.__version_info__ >= (0, 11)
 
 
-def waits_for_loops() -> bool:
+def waits_for_loops(platform: str) -> bool:
     """Return whether a kernel queue waits for the host at every loop, as on GPUs, so that holds take time."""
-    return jax.default_backend() != "cpu"
+    return platform != "cpu"
+
+
+def absent_gpu(target: str) -> Any:
+    """Return a CUDA device to compile for, from a description that XLA reads.
+
+    JAX's plugin for CUDA checks for a driver when it is loaded, which is turned off meanwhile. Raises UnsupportedError
+    without the plugin, or if it refuses the description.
+    """
+    jax.devices()  # first, so that JAX does not look for a device of a plugin that is loaded here
+    try:
+        try:
+            return _topology(target).devices[0]
+        except NotImplementedError:
+            _load_cuda_plugin()
+            return _topology(target).devices[0]
+    except (NotImplementedError, RuntimeError) as error:
+        raise UnsupportedError(f"JAX's plugin for CUDA cannot compile for this device: {one_line(error)}") from error
+
+
+def _topology(target: str) -> Any:
+    return topologies.get_topology_desc("absent", platform="cuda", target_config=target, topology="1x1x1")
+
+
+def _load_cuda_plugin() -> None:
+    names = (f"jax_plugins.xla_cuda{major}" for major in (13, 12))
+    name = next((each for each in names if find_spec("jax_plugins") and find_spec(each)), None)
+    if name is None:
+        package = f"jax-cuda12-plugin=={jax.__version__}"
+        raise UnsupportedError(f"compiling for an absent GPU needs JAX's plugin for CUDA: pip install {package}")
+    before = os.environ.get(_SKIP_CHECK)
+    os.environ[_SKIP_CHECK] = "1"
+    try:
+        import_module(name).initialize()
+    finally:
+        os.environ.pop(_SKIP_CHECK) if before is None else os.environ.update({_SKIP_CHECK: before})
 
 
 def is_random_key(dtype: Any) -> bool:

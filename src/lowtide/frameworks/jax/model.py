@@ -17,17 +17,13 @@ from lowtide.frameworks.jax.emit.run_plan import copies_of, run_plan
 from lowtide.frameworks.jax.flat.flatten import Flat, flatten
 from lowtide.frameworks.jax.flat.program import FlatProgram
 from lowtide.frameworks.jax.flat.traced import of_jaxpr, trace
-from lowtide.frameworks.jax.internals import has_host_space, jax, jaxpr_as_fun, keeps_barriers
+from lowtide.frameworks.jax.internals import NO_HOST_SPACE, has_host_space, jax, jaxpr_as_fun, keeps_barriers
 from lowtide.frameworks.jax.measure.compiled import CompiledCandidate, assigned_bytes, compile_flat
 from lowtide.frameworks.jax.measure.kernels import run_kernels
 from lowtide.frameworks.jax.measure.resident import added_resident_bytes, made_up
 from lowtide.frameworks.jax.reading.read import read_program
 from lowtide.frameworks.model import Model
 from lowtide.frameworks.outputs import compare_outputs
-
-_NO_HOST_SPACE = (
-    "this device has no separate host space: on the CPU, pinned_host is the memory of the device, and XLA drops copies"
-)
 
 
 class JaxModel(Model):
@@ -83,11 +79,11 @@ class JaxModel(Model):
         runs: list[int] = plan.order().tolist()
         copies = copies_of(plan, self._translation)
         if copies and not has_host_space():
-            raise UnsupportedError(
-                f"the plan copies buffers to a host, and {_NO_HOST_SPACE}; write a plan (.plan.json)"
-            )
+            raise UnsupportedError(f"the plan copies buffers to a host, and {NO_HOST_SPACE}; write a plan (.plan.json)")
 
-        barriers = not copies and keeps_barriers()  # a barrier would read a value before its copy back
+        barriers = not copies and keeps_barriers(
+            self._program.platform
+        )  # a barrier would read a value before its copy back
 
         def applied(*args: Any, **kwargs: Any) -> Any:
             if self._in_tree is None:
@@ -128,10 +124,9 @@ class JaxModel(Model):
         self._check(plan)
         self._refuse_copies(plan)
         translation, runs = self._translation, plan.order().tolist()
+        barriers = keeps_barriers(translation.program.platform)
         given = make_candidate("given", self.graph, in_place=False).plan
-        planned = self._compiled(
-            "planned", lambda *leaves: run_plan(translation, runs, leaves, barriers=keeps_barriers())
-        )
+        planned = self._compiled("planned", lambda *leaves: run_plan(translation, runs, leaves, barriers=barriers))
         before = self._compiled_unmodified()
         space = self.graph.spaces[0].name
         return [self._memory(before, given.peak_bytes[space]), self._memory(planned, plan.peak_bytes[space])]

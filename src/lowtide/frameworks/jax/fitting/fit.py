@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jax.core import Tracer
@@ -11,17 +11,24 @@ from lowtide.core.effort import EffortName
 from lowtide.core.errors import UnsupportedError
 from lowtide.core.progress import Report, Stage, showing
 from lowtide.core.units import format_bytes, percent
-from lowtide.engine.graph import GraphBuilder, Lifetime
+from lowtide.engine.costs import Prices, price
+from lowtide.engine.costs.devices import Device, device_named, devices
+from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.engine.plan.claim import Claim
-from lowtide.engine.planning.budget import given_budget, parse_budget
+from lowtide.engine.planning.budget import given_budget, is_part, parse_budget
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings, allowed_techniques
+from lowtide.frameworks.jax.absent_gpu import device_to_compile_for
 from lowtide.frameworks.jax.fitting.fitted_loss import FittedLoss
+from lowtide.frameworks.jax.fitting.host_state import StateSearch
 from lowtide.frameworks.jax.fitting.losses import is_loss, wanted_leaves
 from lowtide.frameworks.jax.fitting.search import FitFound, FitSearch, Tried, Use, whole
 from lowtide.frameworks.jax.flat.traced import TracedFunction, struct_of, trace
-from lowtide.frameworks.jax.internals import jax
+from lowtide.frameworks.jax.internals import NO_HOST_SPACE, has_host_space, jax
 from lowtide.frameworks.jax.measure.compiled import CompiledFigures
+
+_USUAL_LINK = 2.5e10
+"""Bytes per second to the host, over 16 lanes of PCIe 4, for devices that are not known."""
 
 
 def fit(
@@ -34,6 +41,7 @@ def fit(
     transient: bool = False,
     effort: EffortName = "fast",
     argnums: int | Sequence[int] | None = None,
+    device: str | None = None,
     progress: bool | Report = True,
 ) -> "FittedFunction":
     """Return a function with the same signature and values that meets a budget once it is compiled.
@@ -42,7 +50,10 @@ def fit(
     `example_args`, arrays or ShapeDtypeStructs. A `budget` in percent ("60%") is a share of the temp bytes of the
     unmodified function: XLA's bytes besides arguments and results. A budget in bytes ("2 GiB") includes arguments and
     results, unless `transient` is set. `allow` names techniques, by default "reorder", "share" and "recompute"; without
-    "recompute", only XLA's schedulers and better orders are tried.
+    "recompute", only XLA's schedulers and better orders are tried. "offload" may keep state in pinned host memory to
+    meet a budget in bytes: donated arguments that only their own update uses. `place` moves them there.
+
+    `device` compiles for a GPU that is not there, such as "h100": the result has figures, but cannot be called.
 
     If no compiled candidate meets the budget, the best one is returned with `fits` False; `shortfall` and `floor`
     explain the gap. Calls with other shapes or types start a new search; a Python number is of another type than an
@@ -55,7 +66,8 @@ def fit(
     On a terminal or in a notebook, a search longer than two seconds shows its progress. `progress` turns that off, or
     receives its lines.
 
-    Raises UsageError for a bad call or a function that cannot be traced, UnsupportedError for "offload".
+    Raises UsageError for a bad call or a function that cannot be traced, UnsupportedError for "offload" on
+    a CPU, or for a device that JAX cannot compile for.
 
     >>> import jax.numpy as jnp, lowtide.jax
     >>> fitted = lowtide.jax.fit(lambda x: jnp.tanh(x) @ x, "100%", example_args=(jnp.ones((8, 8)),))
@@ -64,13 +76,20 @@ def fit(
     """
     techniques = allowed_techniques(allow, given_budget(budget))
     settings = PlanSettings(budget=budget, transient=transient, techniques=techniques, effort=effort, addresses=False)
-    if "offload" in techniques:
-        raise UnsupportedError(
-            "fit cannot copy to a host; leave out offload, or plan with lowtide.Host and apply the plan on a device "
-            "that has a host space"
-        )
+    absent = None if device is None else device_named(device)
+    if "offload" in techniques and absent is None and not has_host_space():
+        raise UnsupportedError(f"{NO_HOST_SPACE}; leave out offload, or name a GPU to compile for (device=)")
     chosen = (argnums,) if isinstance(argnums, int) else None if argnums is None else tuple(argnums)
-    return FittedFunction(function, settings, chosen, trace(function, example_args, example_kwargs), progress)
+    traced = traced_for(device, function, example_args, example_kwargs)
+    return FittedFunction(function, settings, chosen, traced, progress, absent)
+
+
+def traced_for(
+    device: str | None, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
+) -> TracedFunction:
+    """Trace a function for the devices of its examples, or for one that is not there."""
+    traced = trace(function, args, kwargs)
+    return traced if device is None else traced.on_device(device_to_compile_for(device_named(device)))
 
 
 class FittedFunction:
@@ -86,10 +105,18 @@ class FittedFunction:
         argnums: tuple[int, ...] | None,
         traced: TracedFunction,
         progress: bool | Report = True,
+        absent: Device | None = None,
     ) -> None:
         functools.update_wrapper(self, function, updated=())
+        device = absent or _known_device()
         self._function = function
-        self._settings = settings
+        self._absent = absent
+        costs = settings.costs if device is None else _costs_of(device)
+        self._settings = replace(settings, costs=costs, techniques=settings.techniques - {"offload"})
+        counts_state = not (settings.transient or is_part(settings.budget))
+        self._may_move_state = "offload" in settings.techniques and counts_state
+        self._estimate = "estimate" if device is None else f"estimate for {device.name}"
+        self._link = _USUAL_LINK if device is None else device.host_bytes_per_second
         self._argnums = argnums
         self._traced = traced
         self._progress: bool | Report = progress
@@ -97,6 +124,20 @@ class FittedFunction:
         self.found = self._fit(_signature(traced.in_tree, traced.structs), traced).found
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        fitted, leaves = self._fitted_for(args, kwargs)
+        return jax.tree.unflatten(fitted.traced.out_tree, fitted.run(leaves))
+
+    def place(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the positional arguments with state in pinned host memory, where calls expect and return it.
+
+        A call moves arguments that are elsewhere, but then they take memory twice.
+        """
+        fitted, leaves = self._fitted_for(args, kwargs)
+        return jax.tree.unflatten(fitted.traced.in_tree, fitted.traced.placed(leaves))[0]
+
+    def _fitted_for(self, args: Any, kwargs: Any) -> "tuple[_Fitted, Sequence[Any]]":
+        if self._absent is not None:
+            raise UnsupportedError(f"the function was compiled for {self._absent.name}; fit it there, without device=")
         leaves, structure = jax.tree.flatten((args, kwargs))
         structs = [struct_of(leaf) for leaf in leaves]
         signature = _signature(structure, structs)
@@ -104,16 +145,16 @@ class FittedFunction:
         if fitted is None:
             examples, named = jax.tree.unflatten(structure, structs)
             fitted = self._fit(signature, trace(self._function, examples, named))
-        return jax.tree.unflatten(fitted.traced.out_tree, fitted.run(leaves))
+        return fitted, leaves
 
     def _fit(self, signature: Any, traced: TracedFunction) -> "_Fitted":
-        argnums = ((0,) if is_loss(traced) else ()) if self._argnums is None else self._argnums
+        argnums = self._argnums_of(traced)
         if argnums:
             loss = FittedLoss(traced, self._search, wanted_leaves(traced, argnums))
             fitted = _Fitted(traced, loss.found, loss)
         else:
             found = self._search(traced)
-            fitted = _Fitted(traced, found, lambda leaves: _run_found(found, leaves))
+            fitted = _Fitted(found.traced, found, lambda leaves: _run_found(found, leaves))
         self._fitted[signature] = fitted
         return fitted
 
@@ -123,7 +164,13 @@ class FittedFunction:
             if like is not None:
                 return FitSearch(traced, self._settings, uses, (like.best.options,)).fit(like.target_bytes)
             search = FitSearch(traced, self._settings, uses)
-            return search.fit(_target_bytes(self._settings, search.unmodified.figures))
+            target = _target_bytes(self._settings, search.unmodified.figures)
+            if self._may_move_state and not self._argnums_of(traced):
+                return StateSearch(search, self._settings, self._link).fit(target)
+            return search.fit(target)
+
+    def _argnums_of(self, traced: TracedFunction) -> tuple[int, ...]:
+        return ((0,) if is_loss(traced) else ()) if self._argnums is None else self._argnums
 
     @property
     def fits(self) -> bool:
@@ -156,6 +203,11 @@ class FittedFunction:
         return self.found.result
 
     @property
+    def state_on_host_bytes(self) -> int:
+        """Bytes of state in host memory."""
+        return 0 if self.found.traced.state is None else self.found.traced.state.n_bytes
+
+    @property
     def compiler_options(self) -> dict[str, str]:
         """Options for a `jit` that calls this function."""
         return dict(self.found.best.options)
@@ -177,7 +229,7 @@ class FittedFunction:
 
     @property
     def _held(self) -> str:
-        held = self.found.unmodified.total_bytes - self.found.unmodified.temp_bytes
+        held = self.found.unmodified.total_bytes - self.found.unmodified.temp_bytes - self.state_on_host_bytes
         taken = f"arguments and results alone take {format_bytes(held)}, more than the budget"
         return f"{taken}; give at least {held + self.temp_bytes} bytes"
 
@@ -208,7 +260,11 @@ class FittedFunction:
             )
         if found.result is not None and found.result.base_cost:
             more = percent(found.result.extra_cost / found.result.base_cost)
-            lines.append(f"  recomputed       {found.result.reruns} kernels, {more} more time (estimate)")
+            lines.append(f"  recomputed       {found.result.reruns} kernels, {more} more time ({self._estimate})")
+        if self.state_on_host_bytes:
+            seconds = 2 * self.state_on_host_bytes / self._link
+            copies = f"{1e3 * seconds:,.1f} ms of copies ({self._estimate})"
+            lines.append(f"  state on host    {format_bytes(self.state_on_host_bytes)}, {copies}")
         if self.shortfall is not None:
             lines.append(f"  shortfall        {self.shortfall}")
         return "\n".join(lines)
@@ -219,6 +275,15 @@ class _Fitted:
     traced: TracedFunction
     found: FitFound
     run: Callable[[Sequence[Any]], Sequence[Any]]
+
+
+def _known_device() -> Device | None:
+    kind = jax.devices()[0].device_kind
+    return next((device for device in devices().values() if device.name == kind), None)
+
+
+def _costs_of(device: Device) -> Callable[[Graph], Prices]:
+    return lambda graph: price(graph, "eager", machine=device.machine)
 
 
 def _target_bytes(settings: PlanSettings, unmodified: CompiledFigures) -> int:
@@ -232,7 +297,7 @@ def _target_bytes(settings: PlanSettings, unmodified: CompiledFigures) -> int:
 
 def _run_found(found: FitFound, leaves: Sequence[Any]) -> Sequence[Any]:
     is_traced = any(isinstance(leaf, Tracer) for leaf in leaves)
-    return found.best.flat(*leaves) if is_traced else found.best.executable(*leaves)
+    return found.best.flat(*leaves) if is_traced else found.best.executable(*found.traced.placed(leaves))
 
 
 def _signature(structure: Any, structs: Iterable[Any]) -> Any:

@@ -83,7 +83,7 @@ def unmodified_form(traced: TracedFunction) -> FunctionForm:
 
 def forms(traced: TracedFunction) -> Iterator[FunctionForm]:
     """Yield the forms: unmodified, largest scan in chunks, all scans in chunks, chunks that save least."""
-    program = flatten(traced.jaxpr, traced.name, traced.donated)
+    program = flatten(traced.jaxpr, traced.name, traced.donated, traced.platform)
     mesh = mesh_program(program)
     unmodified = _form("", program if mesh is None else mesh.inner, mesh)
     yield replace(unmodified, written=jaxpr_as_fun(traced.jaxpr))
@@ -109,7 +109,7 @@ def form_with_planned_bodies(form: FunctionForm, limit: int, window: int | None)
     return _form(name, program, form.mesh)
 
 
-def planned_orders(result: Result, only_held: bool = False) -> Iterator[RunOrder]:
+def planned_orders(result: Result, platform: str, only_held: bool = False) -> Iterator[RunOrder]:
     """Yield a plan's order, behind barriers and tied if it recomputes, and held.
 
     Barriers cost no time, ties copy values, holds do both and compile longest. Where holds make the device wait, only
@@ -117,9 +117,9 @@ def planned_orders(result: Result, only_held: bool = False) -> Iterator[RunOrder
     """
     order = RunOrder("planned", tuple(result.plan.order().tolist()), None, only_figure(result.peak_bytes), result)
     if result.reruns and not only_held:
-        if keeps_barriers():
+        if keeps_barriers(platform):
             yield replace(order, name="planned, behind barriers", barriers=True)
-            if waits_for_loops():
+            if waits_for_loops(platform):
                 return
         yield order
     yield order.held()
@@ -127,16 +127,16 @@ def planned_orders(result: Result, only_held: bool = False) -> Iterator[RunOrder
 
 def segment_orders(form: FunctionForm) -> Iterator[RunOrder]:
     """Yield the checkpointing plans with the lowest peaks, behind barriers (else tied) and held."""
-    graph = form.translation.graph
+    graph, platform = form.translation.graph, form.translation.program.platform
     orders: list[RunOrder] = []
     for segments in _SEGMENTS:
         plan = segment_plan(graph, n_segments=segments)
         peak = only_figure(simulate(graph, plan).peak_bytes)
         runs = tuple(plan.order().tolist())
-        orders.append(RunOrder(f"in {segments} segments", runs, None, peak, barriers=keeps_barriers()))
+        orders.append(RunOrder(f"in {segments} segments", runs, None, peak, barriers=keeps_barriers(platform)))
     for order in sorted(orders, key=lambda order: order.predicted_bytes or 0)[:_MAX_SEGMENT_PLANS]:
         yield order
-        if not waits_for_loops():
+        if not waits_for_loops(platform):
             yield order.held()
 
 

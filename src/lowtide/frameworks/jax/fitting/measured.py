@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lowtide.core.errors import UsageError
 from lowtide.core.units import format_bytes
-from lowtide.frameworks.jax.fitting.fit import FittedFunction
+from lowtide.frameworks.jax.fitting.fit import FittedFunction, traced_for
 from lowtide.frameworks.jax.fitting.forms import unmodified_form
-from lowtide.frameworks.jax.flat.traced import trace
 from lowtide.frameworks.jax.measure.compiled import AssignedBytes, CompiledFigures, assigned_bytes, compile_flat
 from lowtide.frameworks.jax.measure.resident import added_resident_bytes
 
@@ -54,18 +54,22 @@ def measure_compiled(
     example_args: Sequence[Any] = (),
     example_kwargs: Mapping[str, Any] | None = None,
     *,
+    device: str | None = None,
     resident: bool = False,
 ) -> MeasuredFunction:
     """Return memory figures of a fitted or unmodified function.
 
-    `resident` also calls it on made-up values in a separate process. Raises UsageError if the function cannot
-    be traced, UnsupportedError if resident memory cannot be measured.
+    `device` compiles an unmodified function for a GPU that is not there, such as "h100". `resident` also calls the
+    function on made-up values in a separate process. Raises UsageError if the function cannot be traced,
+    UnsupportedError if resident memory cannot be measured or JAX cannot compile for the device.
     """
+    if device is not None and (resident or isinstance(function, FittedFunction)):
+        raise UsageError("device= compiles an unmodified function, which cannot be run; leave it or resident= out")
     if isinstance(function, FittedFunction):
         found = function.found
         traced, best, predicted = found.traced, found.best, found.predicted_bytes
     else:
-        traced = trace(function, example_args, example_kwargs)
+        traced = traced_for(device, function, example_args, example_kwargs)
         best, predicted = compile_flat("unmodified", unmodified_form(traced).unplanned(), traced, {}), None
     return MeasuredFunction(
         name=f"{traced.name}, {best.name}",

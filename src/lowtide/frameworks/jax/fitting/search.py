@@ -75,7 +75,11 @@ class FitFound:
 
     @property
     def fits(self) -> bool:
-        return self.best.figures.temp_bytes <= self.target_bytes
+        return not self.missed_bytes
+
+    @property
+    def missed_bytes(self) -> int:
+        return max(0, self.best.figures.temp_bytes - self.target_bytes)
 
 
 def whole(form: FunctionForm, order: RunOrder) -> Flat:
@@ -103,9 +107,9 @@ class FitSearch:
         uses: Sequence[Use] = (whole,),
         options: Sequence[Mapping[str, str]] | None = None,
     ) -> None:
-        self._options = schedulers() if options is None else options
+        self._options = schedulers(traced.platform) if options is None else options
         self._uses = uses
-        self._traced = traced
+        self.traced = traced
         self._recomputes = "recompute" in settings.techniques
         self._settings = settings
         self._forms = list(forms(traced) if self._recomputes else islice(forms(traced), 1))
@@ -113,6 +117,10 @@ class FitSearch:
         self._known: dict[Any, FunctionForm] = {}
         self._tried: list[Tried] = []
         self.unmodified = self._compile(self._forms[0], RunOrder(), 0, target=-1)
+
+    @property
+    def unmodified_form(self) -> FunctionForm:
+        return self._forms[0]
 
     def fit(self, target: int) -> FitFound:
         """Return the first candidate within `target` temp bytes, or else the lowest one.
@@ -133,7 +141,7 @@ class FitSearch:
         best = self._best
         floor = _floor((*self._forms, *self._known.values()))
         return FitFound(
-            traced=self._traced,
+            traced=self.traced,
             form=best.form,
             order=best.order,
             best=best.candidate,
@@ -149,7 +157,7 @@ class FitSearch:
             yield form, RunOrder(predicted_bytes=None if form is first else form.peak_bytes)
             if not self._recomputes:
                 planned = find_plan(form.translation.graph, replace(self._settings, budget=None, transient=False))
-                yield from ((form, order) for order in planned_orders(planned))
+                yield from ((form, order) for order in planned_orders(planned, self.traced.platform))
                 continue
             yield from ((form, order) for order in self._planned(form, target, form is last))
             if form is first:
@@ -172,7 +180,7 @@ class FitSearch:
                 return
             reached = self._best.temp_bytes
             lowest: list[int] = []
-            for order in planned_orders(planned, only_held=self._best.order.window is not None):
+            for order in planned_orders(planned, self.traced.platform, only_held=self._best.order.window is not None):
                 before = len(self._tried)
                 yield order
                 lowest.append(min((each.temp_bytes for each in self._tried[before:]), default=target))
@@ -235,7 +243,7 @@ class FitSearch:
         key = id(form), order.runs, order.window, order.barriers, scheduler, number  # forms live as long as this search
         if key not in self._compiled:
             current_report()(f"compiling a candidate ({name})")
-            self._compiled[key] = compile_flat(name, self._uses[number](form, order), self._traced, options)
+            self._compiled[key] = compile_flat(name, self._uses[number](form, order), self.traced, options)
         return self._compiled[key]
 
 

@@ -22,8 +22,8 @@ Flat = Callable[..., Sequence[Any]]
 _GROUPS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr"}
 
 
-def flatten(closed: ClosedJaxpr, name: str, donated: Sequence[bool] = ()) -> FlatProgram:
-    """Return a closed jaxpr as a flat program.
+def flatten(closed: ClosedJaxpr, name: str, donated: Sequence[bool] = (), platform: str | None = None) -> FlatProgram:
+    """Return a closed jaxpr as a flat program for a platform, by default JAX's.
 
     Equations with effects and calls with custom derivatives are kept. Unread values are left out, also in bodies, as
     XLA does.
@@ -44,6 +44,7 @@ def flatten(closed: ClosedJaxpr, name: str, donated: Sequence[bool] = ()) -> Fla
         equations=needed_equations(flat.equations, outputs),
         outputs=outputs,
         donated=frozenset(value for value, given in zip(inputs, donated, strict=False) if given),
+        platform=platform or jax.default_backend(),
     )
 
 
@@ -78,7 +79,8 @@ def mesh_program(program: FlatProgram) -> MeshProgram | None:
         return None
     body = program.equations[positions[0]].origin.params["jaxpr"]
     closed = body if isinstance(body, ClosedJaxpr) else ClosedJaxpr(body, ())
-    return MeshProgram(outer=program, position=positions[0], inner=flatten(closed, f"{program.name} on one device"))
+    inner = flatten(closed, f"{program.name} on one device", platform=program.platform)
+    return MeshProgram(outer=program, position=positions[0], inner=inner)
 
 
 class _Flat:

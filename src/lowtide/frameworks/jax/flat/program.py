@@ -1,7 +1,7 @@
 """Equations to run and rewrite."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jax.extend.core import Literal
@@ -43,6 +43,8 @@ class FlatProgram:
     equations: Sequence[Equation]
     outputs: Sequence[Atom]
     donated: frozenset[Value] = frozenset()
+    platform: str = field(default_factory=jax.default_backend)
+    """Where it runs: "cpu" or an accelerator."""
 
 
 def run_equation(equation: Equation, values: Sequence[Any]) -> Sequence[Any]:

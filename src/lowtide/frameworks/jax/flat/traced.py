@@ -1,7 +1,7 @@
 """Trace a function without computing."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jax import Array
@@ -10,6 +10,17 @@ from jax.extend.core import ClosedJaxpr
 
 from lowtide.core.errors import LowtideError, UsageError, named_type, one_line
 from lowtide.frameworks.jax.internals import is_unspecified, jax
+
+HOST_KIND = "pinned_host"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostState:
+    """Arguments that stay in pinned host memory between calls, by leaf, and the results that replace them."""
+
+    arguments: tuple[int, ...]
+    results: tuple[int, ...]
+    n_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +37,56 @@ class TracedFunction:
     donated: tuple[bool, ...]
     shardings: tuple[Any, Any] | None
     """Of arguments and results, if required."""
+    state: HostState | None = None
+    """On the host."""
+
+    @property
+    def platform(self) -> str:
+        """The platform that examples are placed on, by default JAX's."""
+        placed = (each.sharding for each in self.structs if each.sharding is not None)
+        return next((device.platform for each in placed for device in each.device_set), jax.default_backend())
+
+    def on_device(self, device: Any) -> "TracedFunction":
+        """Return this function with all arguments on one device. Raises UsageError for arguments on several devices."""
+        placed = [each.sharding for each in self.structs if each.sharding is not None]
+        if self.shardings is not None or any(len(each.device_set) > 1 for each in placed):
+            raise UsageError("device= compiles for one device; give examples without shardings")
+        sharding = jax.sharding.SingleDeviceSharding(device)
+        return replace(self, structs=tuple(_with_sharding(each, sharding) for each in self.structs))
+
+    def with_state_on_host(self, state: HostState) -> "TracedFunction":
+        """Return this function with state on the host, donated there."""
+        here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+        structs, given = list(self.structs), self.shardings or (None, (None,) * len(self.jaxpr.out_avals))
+        inside, outside = None if given[0] is None else list(given[0]), list(given[1])
+        for place, result in zip(state.arguments, state.results, strict=True):
+            required = inside[place] if inside is not None and not is_unspecified(inside[place]) else None
+            sharding = (required or structs[place].sharding or here).with_memory_kind(HOST_KIND)
+            structs[place] = _with_sharding(structs[place], sharding)
+            outside[result] = sharding
+            if inside is not None:
+                inside[place] = sharding
+        return replace(self, structs=tuple(structs), shardings=(inside, tuple(outside)), state=state)
+
+    def around(self, flat: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
+        """Return a function of leaves whose state comes from the host and returns there."""
+        state = self.state
+        if state is None:
+            return flat
+
+        def from_host(*leaves: Any) -> Sequence[Any]:
+            given = _moved(leaves, state.arguments, jax.memory.Space.Device)
+            return _moved(flat(*given), state.results, jax.memory.Space.Host)
+
+        return from_host
+
+    def placed(self, leaves: Sequence[Any]) -> Sequence[Any]:
+        """Return arguments with state on the host, and with all others on the device."""
+        state = () if self.state is None else self.state.arguments
+        return [
+            leaf if (memory_kind(leaf) == HOST_KIND) == (place in state) else _at_home(leaf, self.structs[place])
+            for place, leaf in enumerate(leaves)
+        ]
 
 
 def trace(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> TracedFunction:
@@ -72,7 +133,31 @@ def struct_of(leaf: Any) -> Any:
     aval: Any = jax.typeof(leaf)
     is_placed = isinstance(leaf, Array) and not isinstance(leaf, Tracer) and leaf.committed
     sharding = leaf.sharding if is_placed else None
+    if memory_kind(leaf) == HOST_KIND:
+        sharding = leaf.sharding.with_memory_kind("device")
     return jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding, weak_type=getattr(aval, "weak_type", False))
+
+
+def memory_kind(leaf: Any) -> str | None:
+    """Return the kind of memory that holds a committed array."""
+    return leaf.sharding.memory_kind if isinstance(leaf, Array) and not isinstance(leaf, Tracer) else None
+
+
+def _with_sharding(struct: Any, sharding: Any) -> Any:
+    return jax.ShapeDtypeStruct(struct.shape, struct.dtype, sharding=sharding, weak_type=struct.weak_type)
+
+
+def _moved(leaves: Sequence[Any], places: Sequence[int], space: Any) -> list[Any]:
+    moved = list(leaves)
+    for place in places:
+        moved[place] = jax.device_put(moved[place], space)
+    return moved
+
+
+def _at_home(leaf: Any, struct: Any) -> Any:
+    is_held = isinstance(leaf, Array)
+    sharding = struct.sharding or (leaf.sharding.with_memory_kind("device") if is_held else None)
+    return jax.device_put(leaf, sharding)
 
 
 def _attempted(tracing: Callable[[], Any]) -> Any:

@@ -52,9 +52,10 @@ class AssignedBytes:
 
 
 def compile_flat(name: str, flat: Flat, traced: TracedFunction, options: Mapping[str, str]) -> CompiledCandidate:
-    more: dict[str, Any] = {}
-    if traced.shardings is not None:
-        more = {"in_shardings": traced.shardings[0], "out_shardings": list(traced.shardings[1])}
+    flat = traced.around(flat)
+    inside, outside = traced.shardings or (None, None)
+    more = {} if inside is None else {"in_shardings": inside}
+    more |= {} if outside is None else {"out_shardings": list(outside)}
 
     def function(*leaves: Any) -> Sequence[Any]:
         return flat(*leaves)
@@ -86,9 +87,9 @@ def assigned_bytes(executable: Any) -> AssignedBytes | None:
     )
 
 
-def schedulers() -> tuple[Mapping[str, str], ...]:
+def schedulers(platform: str) -> tuple[Mapping[str, str], ...]:
     """Return each scheduler's compiler options, the default first."""
-    return ({}, LEAST_MEMORY) if jax.default_backend() == "cpu" else ({},)
+    return ({}, LEAST_MEMORY) if platform == "cpu" else ({},)
 
 
 def _figures_of(executable: Any) -> CompiledFigures:

@@ -11,7 +11,6 @@ from lowtide.engine.costs import PLAIN_MACHINE
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.frameworks.jax.flat.flatten import flatten
 from lowtide.frameworks.jax.flat.program import Equation, FlatProgram, Value
-from lowtide.frameworks.jax.internals import jax
 from lowtide.frameworks.jax.reading.bodies import bodies_of, kept_results, source_of
 from lowtide.frameworks.jax.reading.kernels import (
     CONVOLUTIONS,
@@ -70,8 +69,8 @@ def read_program(program: FlatProgram, counted: Counted = "everything", kept: in
     return JaxTranslation(program=program, kernels=kernels, graph=builder.build(), buffers=buffers)
 
 
-def read_body(equation: Equation, body: ClosedJaxpr, name: str) -> JaxTranslation:
-    return read_program(flatten(body, name), "callee", kept_results(equation.origin, body))
+def read_body(equation: Equation, body: ClosedJaxpr, name: str, platform: str) -> JaxTranslation:
+    return read_program(flatten(body, name, platform=platform), "callee", kept_results(equation.origin, body))
 
 
 def add_kernel(
@@ -87,7 +86,7 @@ def add_kernel(
     name = f"{equation.kind}.{number}"
     callees: list[str] = []
     for label, body in bodies_of(equation.origin) if with_callees else ():
-        callee = read_body(equation, body, f"{program.name}/{name}.{label}").graph
+        callee = read_body(equation, body, f"{program.name}/{name}.{label}", program.platform).graph
         builder.add_subgraph(callee.name, callee)
         callees.append(callee.name)
     ordered = bool(equation.origin.effects)
@@ -162,7 +161,7 @@ def _transposed_bytes(equation: Equation, program: FlatProgram, makers: Mapping[
     The CPU kernels read images as (batch, space, features) and filters as (space, in, out); a gradient of filters reads
     both in other orders. Operands that XLA computes while it transposes are not counted.
     """
-    if equation.kind not in CONVOLUTIONS or jax.default_backend() != "cpu":
+    if equation.kind not in CONVOLUTIONS or program.platform != "cpu":
         return 0
     dimensions = equation.origin.params["dimension_numbers"]
     batch, features, *space = dimensions.lhs_spec

@@ -35,7 +35,7 @@ def with_planned_bodies(
     while peak > limit and position is not None and position not in planned:
         planned.add(position)
         equations = list(program.equations)
-        equations[position] = _planned_loop(equations[position], peak - limit, window)
+        equations[position] = _planned_loop(equations[position], peak - limit, window, program.platform)
         program = replace(program, equations=equations)
         peak, position = _peak_of(read_program(program, counted, kept))
         if peak < lowest:
@@ -54,25 +54,26 @@ def _peak_of(translation: JaxTranslation) -> tuple[int, int | None]:
     return footprint.peak_bytes[space], position if is_loop else None
 
 
-def _planned_loop(equation: Equation, excess: int, window: int | None) -> Equation:
+def _planned_loop(equation: Equation, excess: int, window: int | None, platform: str) -> Equation:
     origin: Any = equation.origin
     peaks: dict[int, int] = {}
 
     def measure(body: ClosedJaxpr) -> ClosedJaxpr:
-        peaks[id(body)] = _peak_of(read_body(equation, body, "body"))[0]
+        peaks[id(body)] = _peak_of(read_body(equation, body, "body", platform))[0]
         return body
 
     with_bodies(origin, measure)
     limit = max(peaks.values()) - excess
 
     def rewrite(body: ClosedJaxpr) -> ClosedJaxpr:
-        return body if peaks[id(body)] <= limit else _planned_body(body, kept_results(origin, body), limit, window)
+        kept = kept_results(origin, body)
+        return body if peaks[id(body)] <= limit else _planned_body(body, kept, limit, window, platform)
 
     return replace(equation, origin=with_bodies(origin, rewrite))
 
 
-def _planned_body(body: ClosedJaxpr, kept: int, limit: int, window: int | None) -> ClosedJaxpr:
-    program = _saving_less(flatten(body, "body"), kept, limit)
+def _planned_body(body: ClosedJaxpr, kept: int, limit: int, window: int | None, platform: str) -> ClosedJaxpr:
+    program = _saving_less(flatten(body, "body", platform=platform), kept, limit)
     program = with_planned_bodies(program, limit, window, "callee", kept) or program
     translation = read_program(program, "callee", kept)
     settings = within(max(1, limit))

@@ -70,7 +70,7 @@ def joint_iteration(program: FlatProgram, pair: ScanPair) -> JointIteration:
         return [*results[:n_states], *collected, *backward.body(*unsliced, *slices)]
 
     structs = map(struct_like, [*forward.types, *back_types])
-    joint = flatten(jax.make_jaxpr(iteration)(*structs), f"{program.name}/iteration")
+    joint = flatten(jax.make_jaxpr(iteration)(*structs), f"{program.name}/iteration", platform=program.platform)
     constants, states, slices = forward.split(joint.inputs[:count])
     return JointIteration(
         program=joint,
