@@ -18,7 +18,7 @@ from lowtide.engine.planning.plan_best_form import allows_chunks, plan_best_form
 from lowtide.engine.planning.program import ALL, Form, Program
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
-from lowtide.engine.planning.trade import bounds_with_reruns
+from lowtide.engine.planning.trade import bounds_with_reruns, recomputation_chosen_once
 
 
 def plan_with_state(
@@ -46,7 +46,8 @@ def plan_with_state(
         found = search.plan(least)
         if found.shortfall is None and not found.extra_time:
             return found
-    search.bisect(least)
+    with recomputation_chosen_once():
+        search.bisect(least)
     return _without_claims_about_others(search.best, search.with_all)
 
 

@@ -1,7 +1,9 @@
 """The third stage: trade time for memory by recomputation and copies to the host, if no order alone fits."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +21,8 @@ from lowtide.engine.planning.claims import claims_of_peaks
 from lowtide.engine.planning.draft import Draft, stage
 from lowtide.engine.recompute import Composed, ComposeSettings, compose, least_possible, least_to_gather
 from lowtide.engine.recompute.result import RecomputeResult
+
+_composed: ContextVar[dict[object, Composed]] = ContextVar("composed")
 
 
 @stage
@@ -167,14 +171,32 @@ def base_orders(draft: Draft) -> list[tuple[str, Order]]:
 
 def with_reruns(draft: Draft, most: int, report: Report, keep: Callable[[Plan], None] | None = None) -> Composed:
     """Return the cheapest plan with recomputation within a limit of the first memory space."""
-    settings = ComposeSettings(
-        cost=draft.prices.seconds,
-        reorder=draft.settings.chooses_order,
-        effort=draft.settings.effort,
-        prove=draft.settings.prove,
-        negligible=draft.prices.precision,
-    )
-    return compose(draft.problem, base_orders(draft), most, settings, progress=report, keep=keep)
+    given, prices, orders = draft.settings, draft.prices, base_orders(draft)
+    known = _composed.get({})
+    key = draft.graph, prices.seconds.tobytes(), most, given.effort, given.prove, given.chooses_order, given.takes_pairs
+    key += tuple((name, order.tobytes()) for name, order in orders)
+    if key not in known:
+        settings = ComposeSettings(
+            cost=prices.seconds,
+            reorder=given.chooses_order,
+            effort=given.effort,
+            prove=given.prove,
+            negligible=prices.precision,
+        )
+        known[key] = compose(draft.problem, orders, most, settings, progress=report, keep=keep)
+    elif keep is not None:
+        keep(known[key].result.plan)
+    return known[key]
+
+
+@contextmanager
+def recomputation_chosen_once() -> Generator[None]:
+    """Keep plans with recomputation meanwhile, for searches that plan a graph without copies, then with them."""
+    token = _composed.set({})
+    try:
+        yield
+    finally:
+        _composed.reset(token)
 
 
 def _shortfall(draft: Draft, result: RecomputeResult, *, is_impossible: bool) -> Shortfall | None:

@@ -83,6 +83,7 @@ class InPlaceToo(TorchDispatchMode):
 
 
 @pytest.mark.filterwarnings("ignore")  # operators warn about some of their samples
+@pytest.mark.usefixtures("quick_samples")
 @pytest.mark.parametrize("dtype", [torch.bfloat16], ids=str)
 def test_an_element_wise_result_in_place_is_bit_equal(dtype: torch.dtype) -> None:
     mode = InPlaceToo()
