@@ -18,7 +18,7 @@ from lowtide.engine.plan.claim import Claim
 from lowtide.engine.planning.budget import given_budget, is_part, parse_budget
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings, allowed_techniques
-from lowtide.frameworks.jax.absent_gpu import device_to_compile_for
+from lowtide.frameworks.jax.fitting.absent_gpu import device_to_compile_for
 from lowtide.frameworks.jax.fitting.fitted_loss import FittedLoss
 from lowtide.frameworks.jax.fitting.host_state import StateSearch
 from lowtide.frameworks.jax.fitting.losses import is_loss, wanted_leaves
