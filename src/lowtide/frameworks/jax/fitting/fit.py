@@ -20,7 +20,7 @@ from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings, allowed_techniques
 from lowtide.frameworks.jax.fitting.absent_gpu import device_to_compile_for
 from lowtide.frameworks.jax.fitting.fitted_loss import FittedLoss
-from lowtide.frameworks.jax.fitting.host_state import StateSearch
+from lowtide.frameworks.jax.fitting.host_state import HostStateSearch
 from lowtide.frameworks.jax.fitting.losses import is_loss, wanted_leaves
 from lowtide.frameworks.jax.fitting.search import FitFound, FitSearch, Tried, Use, whole
 from lowtide.frameworks.jax.flat.traced import TracedFunction, struct_of, trace
@@ -166,7 +166,7 @@ class FittedFunction:
             search = FitSearch(traced, self._settings, uses)
             target = _target_bytes(self._settings, search.unmodified.figures)
             if self._may_move_state and not self._argnums_of(traced):
-                return StateSearch(search, self._settings, self._link).fit(target)
+                return HostStateSearch(search, self._settings, self._link).fit(target)
             return search.fit(target)
 
     def _argnums_of(self, traced: TracedFunction) -> tuple[int, ...]:

@@ -77,7 +77,7 @@ def _distances(start: Value, readers: Mapping[Value, Sequence[Sequence[Value]]])
 
 
 @dataclass(frozen=True, slots=True)
-class StateSearch:
+class HostStateSearch:
     """Searches with more or less of a step's state on the host."""
 
     search: FitSearch
