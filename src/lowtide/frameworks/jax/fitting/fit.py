@@ -76,12 +76,11 @@ def fit(
     """
     techniques = allowed_techniques(allow, given_budget(budget))
     settings = PlanSettings(budget=budget, transient=transient, techniques=techniques, effort=effort, addresses=False)
-    absent = None if device is None else device_named(device)
-    if "offload" in techniques and absent is None and not has_host_space():
+    if "offload" in techniques and device is None and not has_host_space():
         raise UnsupportedError(f"{NO_HOST_SPACE}; leave out offload, or name a GPU to compile for (device=)")
     chosen = (argnums,) if isinstance(argnums, int) else None if argnums is None else tuple(argnums)
     traced = traced_for(device, function, example_args, example_kwargs)
-    return FittedFunction(function, settings, chosen, traced, progress, absent)
+    return FittedFunction(function, settings, chosen, traced, progress, device)
 
 
 def traced_for(
@@ -105,10 +104,10 @@ class FittedFunction:
         argnums: tuple[int, ...] | None,
         traced: TracedFunction,
         progress: bool | Report = True,
-        absent: Device | None = None,
+        absent: str | None = None,
     ) -> None:
         functools.update_wrapper(self, function, updated=())
-        device = absent or _known_device()
+        device = _known_device() if absent is None else device_named(absent)
         self._function = function
         self._absent = absent
         costs = settings.costs if device is None else _costs_of(device)
@@ -137,7 +136,9 @@ class FittedFunction:
 
     def _fitted_for(self, args: Any, kwargs: Any) -> "tuple[_Fitted, Sequence[Any]]":
         if self._absent is not None:
-            raise UnsupportedError(f"the function was compiled for {self._absent.name}; fit it there, without device=")
+            raise UnsupportedError(
+                f"the function was compiled for an absent {self._absent}; fit it there, without device="
+            )
         leaves, structure = jax.tree.flatten((args, kwargs))
         structs = [struct_of(leaf) for leaf in leaves]
         signature = _signature(structure, structs)
