@@ -23,7 +23,7 @@ from lowtide.frameworks.jax.fitting.fitted_loss import FittedLoss
 from lowtide.frameworks.jax.fitting.host_state import HostStateSearch
 from lowtide.frameworks.jax.fitting.losses import is_loss, wanted_leaves
 from lowtide.frameworks.jax.fitting.search import FitFound, FitSearch, Tried, Use, whole
-from lowtide.frameworks.jax.flat.traced import TracedFunction, struct_of, trace
+from lowtide.frameworks.jax.flat.traced import TracedFunction, on_device, struct_of, trace
 from lowtide.frameworks.jax.internals import NO_HOST_SPACE, has_host_space, jax
 from lowtide.frameworks.jax.measure.compiled import CompiledFigures
 
@@ -66,8 +66,8 @@ def fit(
     On a terminal or in a notebook, a search longer than two seconds shows its progress. `progress` turns that off, or
     receives its lines.
 
-    Raises UsageError for a bad call or a function that cannot be traced, UnsupportedError for "offload" on
-    a CPU, or for a device that JAX cannot compile for.
+    Raises UsageError for a bad call or a function that cannot be traced, UnsupportedError for "offload" on a
+    CPU, or for a device that JAX cannot compile for.
 
     >>> import jax.numpy as jnp, lowtide.jax
     >>> fitted = lowtide.jax.fit(lambda x: jnp.tanh(x) @ x, "100%", example_args=(jnp.ones((8, 8)),))
@@ -144,6 +144,7 @@ class FittedFunction:
         signature = _signature(structure, structs)
         fitted = self._fitted.get(signature)
         if fitted is None:
+            structs = map(on_device, structs) if self._may_move_state else structs
             examples, named = jax.tree.unflatten(structure, structs)
             fitted = self._fit(signature, trace(self._function, examples, named))
         return fitted, leaves
@@ -155,7 +156,8 @@ class FittedFunction:
             fitted = _Fitted(traced, loss.found, loss)
         else:
             found = self._search(traced)
-            fitted = _Fitted(found.traced, found, lambda leaves: _run_found(found, leaves))
+            place = found.traced.placed if self._may_move_state else None
+            fitted = _Fitted(found.traced, found, lambda leaves: _run_found(found, leaves, place))
         self._fitted[signature] = fitted
         return fitted
 
@@ -296,9 +298,10 @@ def _target_bytes(settings: PlanSettings, unmodified: CompiledFigures) -> int:
     return budget.allowed[space] or 0
 
 
-def _run_found(found: FitFound, leaves: Sequence[Any]) -> Sequence[Any]:
-    is_traced = any(isinstance(leaf, Tracer) for leaf in leaves)
-    return found.best.flat(*leaves) if is_traced else found.best.executable(*found.traced.placed(leaves))
+def _run_found(found: FitFound, leaves: Sequence[Any], place: Callable[..., Any] | None) -> Sequence[Any]:
+    if any(isinstance(leaf, Tracer) for leaf in leaves):
+        return found.best.flat(*leaves)
+    return found.best.executable(*(leaves if place is None else place(leaves)))
 
 
 def _signature(structure: Any, structs: Iterable[Any]) -> Any:

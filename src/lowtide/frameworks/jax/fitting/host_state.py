@@ -86,7 +86,7 @@ class HostStateSearch:
     link_bytes_per_s: float
 
     def fit(self, target: int) -> FitFound:
-        """Return the first function that fits the target without its state on the host, or else the closest one.
+        """Return the first function that fits, or else the closest one; `target` is for all state on the device.
 
         Shares of the state, in eighths, are priced by their copies and by the recomputation that the model needs with
         the room they leave. They are compiled in this order.

@@ -84,7 +84,7 @@ class TracedFunction:
         """Return arguments with state on the host, and with all others on the device."""
         state = () if self.state is None else self.state.arguments
         return [
-            leaf if (memory_kind(leaf) == HOST_KIND) == (place in state) else _at_home(leaf, self.structs[place])
+            leaf if (_memory_kind(leaf) == HOST_KIND) == (place in state) else _at_home(leaf, self.structs[place])
             for place, leaf in enumerate(leaves)
         ]
 
@@ -133,13 +133,18 @@ def struct_of(leaf: Any) -> Any:
     aval: Any = jax.typeof(leaf)
     is_placed = isinstance(leaf, Array) and not isinstance(leaf, Tracer) and leaf.committed
     sharding = leaf.sharding if is_placed else None
-    if memory_kind(leaf) == HOST_KIND:
-        sharding = leaf.sharding.with_memory_kind("device")
     return jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding, weak_type=getattr(aval, "weak_type", False))
 
 
-def memory_kind(leaf: Any) -> str | None:
-    """Return the kind of memory that holds a committed array."""
+def on_device(struct: Any) -> Any:
+    """Return a struct without its place on the host."""
+    sharding = struct.sharding
+    if sharding is None or sharding.memory_kind != HOST_KIND:
+        return struct
+    return _with_sharding(struct, sharding.with_memory_kind("device"))
+
+
+def _memory_kind(leaf: Any) -> str | None:
     return leaf.sharding.memory_kind if isinstance(leaf, Array) and not isinstance(leaf, Tracer) else None
 
 
