@@ -1,5 +1,8 @@
 """Optimizer state in host memory: which arguments are state, equal values, and the memory of an absent GPU."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -125,3 +128,36 @@ def test_a_budget_that_fits_keeps_state_on_the_device(monkeypatch: pytest.Monkey
     assert found.fits
     assert not found.state_on_host_bytes
     assert len(found.tried) == 1
+
+
+_ON_A_MESH = """
+import jax, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+import lowtide.jax
+from lowtide.frameworks.jax.fitting import fit as fitting
+from tests.frameworks.jax.programs import close
+from tests.frameworks.jax.test_state_on_host import ALLOWED, STEP, adam_arguments
+fitting.has_host_space = lambda: True
+mesh = Mesh(np.array(jax.devices()), ("data",))
+assert mesh.size == 4
+whole, parts = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in ((), ("data",)))
+def placed():
+    return jax.tree.map(lambda each: jax.device_put(each, parts if each.ndim else whole), adam_arguments())
+held = lowtide.jax.measure_compiled(STEP, placed()).figures.total_bytes
+fitted = lowtide.jax.fit(STEP, f"{held - 12000} B", example_args=placed(), allow=["offload"], progress=False)
+given, expected = fitted.place(*placed()), placed()
+for _ in range(2):
+    given = [*fitted(*given)[:2], given[2]]
+    expected = [*STEP(*expected)[:2], expected[2]]
+assert fitted.fits and close(given, expected)
+state = [each for each in jax.tree.leaves(given[1]) if each.sharding.memory_kind == "pinned_host"]
+assert sum(each.nbytes for each in state) == 4 * fitted.state_on_host_bytes > 0
+"""
+
+
+def test_state_of_a_mesh_stays_on_the_hosts_of_its_devices() -> None:
+    """Run in a separate process, since the number of devices cannot change."""
+    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=4"
+    settings = {"XLA_FLAGS": flags, "PYTHONPATH": ":".join(filter(None, sys.path))}
+    run = subprocess.run([sys.executable, "-c", _ON_A_MESH], capture_output=True, text=True, check=False, env=settings)
+    assert run.returncode == 0, run.stderr[-2000:]

@@ -207,7 +207,7 @@ class FittedFunction:
 
     @property
     def state_on_host_bytes(self) -> int:
-        """Bytes of state in host memory."""
+        """Bytes of state in host memory, per device."""
         return 0 if self.found.traced.state is None else self.found.traced.state.n_bytes
 
     @property

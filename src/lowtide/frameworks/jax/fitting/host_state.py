@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from lowtide.engine.offload.updates import LEAST_BYTES
 from lowtide.engine.planning.find_plan import find_plan
@@ -12,6 +13,7 @@ from lowtide.frameworks.jax.fitting.search import FitFound, FitSearch
 from lowtide.frameworks.jax.flat.flatten import flatten
 from lowtide.frameworks.jax.flat.program import FlatProgram, Value
 from lowtide.frameworks.jax.flat.traced import HostState
+from lowtide.frameworks.jax.internals import jax
 from lowtide.frameworks.jax.reading.sizes import bytes_of
 
 
@@ -92,23 +94,25 @@ class HostStateSearch:
         the room they leave. They are compiled in this order.
         """
         traced, best = self.search.traced, None
-        leaves = state_leaves(flatten(traced.jaxpr, traced.name, traced.donated, traced.platform))
+        found = state_leaves(flatten(traced.jaxpr, traced.name, traced.donated, traced.platform))
+        leaves = [replace(leaf, n_bytes=_bytes_per_device(traced.structs[leaf.argument])) for leaf in found]
         if not leaves or self.search.unmodified.figures.temp_bytes <= target:
             return self.search.fit(target)
         counts = dict.fromkeys(-(-len(leaves) * eighths // ALL) for eighths in range(ALL + 1))
         shares = [_state(leaves[:count]) for count in counts]
         for _, state in sorted(((self._estimate(target, each), each) for each in shares), key=lambda pair: pair[0]):
-            found = self._fit(target, state)
-            if best is None or found.missed_bytes < best.missed_bytes:
-                best = found
-            if found.fits:
+            fitted = self._fit(target, state)
+            if best is None or fitted.missed_bytes < best.missed_bytes:
+                best = fitted
+            if fitted.fits:
                 break
         return best or self.search.fit(target)
 
     def _fit(self, target: int, state: HostState) -> FitFound:
         if not state.n_bytes:
             return self.search.fit(target)
-        moved = FitSearch(self.search.traced.with_state_on_host(state), self.settings)
+        results = jax.tree.leaves(self.search.unmodified.executable.output_shardings)
+        moved = FitSearch(self.search.traced.with_state_on_host(state, results), self.settings)
         return replace(moved.fit(target + state.n_bytes), unmodified=self.search.unmodified.figures)
 
     def _estimate(self, target: int, state: HostState) -> tuple[int, float, int]:
@@ -118,6 +122,11 @@ class HostStateSearch:
         planned = find_plan(form.translation.graph, replace(self.settings, budget=max(1, limit), transient=True))
         missed = 0 if planned.shortfall is None else planned.shortfall.missed_bytes
         return missed, planned.extra_cost + 2 * state.n_bytes / self.link_bytes_per_s, state.n_bytes
+
+
+def _bytes_per_device(struct: Any) -> int:
+    shape = struct.shape if struct.sharding is None else struct.sharding.shard_shape(struct.shape)
+    return bytes_of(jax.ShapeDtypeStruct(shape, struct.dtype))
 
 
 def _state(leaves: Sequence[StateLeaf]) -> HostState:

@@ -21,6 +21,7 @@ class HostState:
     arguments: tuple[int, ...]
     results: tuple[int, ...]
     n_bytes: int
+    """Per device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +55,11 @@ class TracedFunction:
         sharding = jax.sharding.SingleDeviceSharding(device)
         return replace(self, structs=tuple(_with_sharding(each, sharding) for each in self.structs))
 
-    def with_state_on_host(self, state: HostState) -> "TracedFunction":
-        """Return this function with state on the host, donated there."""
+    def with_state_on_host(self, state: HostState, results: Sequence[Any]) -> "TracedFunction":
+        """Return this function with state on the host, donated there; `results` are shardings without it."""
         here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-        structs, given = list(self.structs), self.shardings or (None, (None,) * len(self.jaxpr.out_avals))
-        inside, outside = None if given[0] is None else list(given[0]), list(given[1])
+        structs, outside = list(self.structs), list(results)
+        inside = None if self.shardings is None else list(self.shardings[0])
         for place, result in zip(state.arguments, state.results, strict=True):
             required = inside[place] if inside is not None and not is_unspecified(inside[place]) else None
             sharding = (required or structs[place].sharding or here).with_memory_kind(HOST_KIND)
