@@ -3,6 +3,7 @@
 import argparse
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -124,17 +125,15 @@ def checkpoint_rows() -> list[str]:
         search = FitSearch(traced, SETTINGS)
         untouched = search.unmodified.figures.temp_bytes
         found = search.fit(untouched * share // 100)
-        theirs = [_temp_bytes(checkpointed, scheduler) / MIB for scheduler in range(len(schedulers("cpu")))]
+        theirs = [_temp_bytes(checkpointed, options) / MIB for options in schedulers("cpu")]
         figures = [untouched / MIB, *theirs, found.best.figures.temp_bytes / MIB]
         rows.append(f"| {plain.name} | {' | '.join(f'{figure:.1f}' for figure in figures)} |")
         print(rows[-1], flush=True)
     return rows
 
 
-def _temp_bytes(step: Step, scheduler: int) -> int:
-    compiled = (
-        jax.jit(step.function).lower(*step.arguments).compile(compiler_options=dict(schedulers("cpu")[scheduler]))
-    )
+def _temp_bytes(step: Step, options: Mapping[str, str]) -> int:
+    compiled = jax.jit(step.function).lower(*step.arguments).compile(compiler_options=dict(options))
     return compiled.memory_analysis().temp_size_in_bytes
 
 

@@ -1,5 +1,8 @@
 """Small programs for several tests."""
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import jax
@@ -70,3 +73,12 @@ def close(one: Any, other: Any) -> bool:
 def temp_bytes(function: Any, arguments: Any, options: Any = None) -> int:
     """Return XLA's temp bytes of a compiled function."""
     return jax.jit(function).lower(*arguments).compile(compiler_options=options).memory_analysis().temp_size_in_bytes
+
+
+def run_on_devices(script: str, count: int) -> str:
+    """Run a script in a separate process with virtual devices, whose number cannot change; return its output."""
+    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count={count}"
+    settings = {"XLA_FLAGS": flags, "PYTHONPATH": ":".join(filter(None, sys.path))}
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, env=settings)
+    assert run.returncode == 0, run.stderr[-2000:]
+    return run.stdout

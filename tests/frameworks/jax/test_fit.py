@@ -1,8 +1,6 @@
 """`fit`: equal values with fewer temp bytes; effects, custom derivatives and checkpoints are kept."""
 
 import functools
-import os
-import subprocess
 import sys
 from typing import Any
 
@@ -21,6 +19,7 @@ from tests.frameworks.jax.programs import (
     equal_bits,
     recurrent_arguments,
     recurrent_step,
+    run_on_devices,
     temp_bytes,
 )
 
@@ -210,12 +209,7 @@ print(around.temp_bytes)
 
 
 def test_a_step_on_eight_devices_fits_inside_and_around_a_shard_map() -> None:
-    """Run in a separate process, since the number of devices cannot change."""
-    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=8"
-    settings = {"XLA_FLAGS": flags, "PYTHONPATH": ":".join(filter(None, sys.path))}
-    run = subprocess.run([sys.executable, "-c", _ON_A_MESH], capture_output=True, text=True, check=False, env=settings)
-    assert run.returncode == 0, run.stderr[-2000:]
-    assert int(run.stdout) > 0
+    assert int(run_on_devices(_ON_A_MESH, 8)) > 0
 
 
 @pytest.mark.parametrize(

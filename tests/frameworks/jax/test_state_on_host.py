@@ -1,8 +1,5 @@
 """Optimizer state in host memory: which arguments are state, equal values, and the memory of an absent GPU."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +12,7 @@ from lowtide.frameworks.jax.fitting import fit as fitting
 from lowtide.frameworks.jax.fitting.host_state import state_leaves
 from lowtide.frameworks.jax.flat.flatten import flatten
 from lowtide.frameworks.jax.flat.traced import trace
-from tests.frameworks.jax.programs import blocks_arguments, blocks_loss, close
+from tests.frameworks.jax.programs import blocks_arguments, blocks_loss, close, run_on_devices
 
 BLOCKS = 6
 ALLOWED = ("reorder", "share", "recompute", "offload")
@@ -156,8 +153,4 @@ assert sum(each.nbytes for each in state) == 4 * fitted.state_on_host_bytes > 0
 
 
 def test_state_of_a_mesh_stays_on_the_hosts_of_its_devices() -> None:
-    """Run in a separate process, since the number of devices cannot change."""
-    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=4"
-    settings = {"XLA_FLAGS": flags, "PYTHONPATH": ":".join(filter(None, sys.path))}
-    run = subprocess.run([sys.executable, "-c", _ON_A_MESH], capture_output=True, text=True, check=False, env=settings)
-    assert run.returncode == 0, run.stderr[-2000:]
+    run_on_devices(_ON_A_MESH, 4)

@@ -1,7 +1,7 @@
 """Untyped and private names of JAX; a new version is ported here."""
 
-import os
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -13,6 +13,7 @@ from jax._src.interpreters import partial_eval
 from jax.experimental import topologies as jax_topologies
 from jax.extend import core as extend_core
 
+from lowtide.core.environment import environment_with
 from lowtide.core.errors import UnsupportedError, one_line
 
 jax: Any = typed_jax
@@ -54,18 +55,16 @@ def absent_gpu(target: str) -> Any:
     without the plugin, or if it refuses the description.
     """
     jax.devices()  # first, so that JAX does not look for a device of a plugin that is loaded here
+    describe = partial(topologies.get_topology_desc, "absent", platform="cuda", target_config=target, topology="1x1x1")
     try:
         try:
-            return _topology(target).devices[0]
+            topology = describe()
         except NotImplementedError:
             _load_cuda_plugin()
-            return _topology(target).devices[0]
-    except (NotImplementedError, RuntimeError) as error:
+            topology = describe()
+    except RuntimeError as error:
         raise UnsupportedError(f"JAX's plugin for CUDA cannot compile for this device: {one_line(error)}") from error
-
-
-def _topology(target: str) -> Any:
-    return topologies.get_topology_desc("absent", platform="cuda", target_config=target, topology="1x1x1")
+    return topology.devices[0]
 
 
 def _load_cuda_plugin() -> None:
@@ -74,12 +73,8 @@ def _load_cuda_plugin() -> None:
     if name is None:
         package = f"jax-cuda12-plugin=={jax.__version__}"
         raise UnsupportedError(f"compiling for an absent GPU needs JAX's plugin for CUDA: pip install {package}")
-    before = os.environ.get(_SKIP_CHECK)
-    os.environ[_SKIP_CHECK] = "1"
-    try:
+    with environment_with(_SKIP_CHECK, "1"):
         import_module(name).initialize()
-    finally:
-        os.environ.pop(_SKIP_CHECK) if before is None else os.environ.update({_SKIP_CHECK: before})
 
 
 def is_random_key(dtype: Any) -> bool:

@@ -81,9 +81,8 @@ class JaxModel(Model):
         if copies and not has_host_space():
             raise UnsupportedError(f"the plan copies buffers to a host, and {NO_HOST_SPACE}; write a plan (.plan.json)")
 
-        barriers = not copies and keeps_barriers(
-            self._program.platform
-        )  # a barrier would read a value before its copy back
+        # a barrier would read a value before its copy back
+        barriers = not copies and keeps_barriers(self._program.platform)
 
         def applied(*args: Any, **kwargs: Any) -> Any:
             if self._in_tree is None:

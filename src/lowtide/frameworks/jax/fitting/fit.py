@@ -23,7 +23,7 @@ from lowtide.frameworks.jax.fitting.fitted_loss import FittedLoss
 from lowtide.frameworks.jax.fitting.host_state import HostStateSearch
 from lowtide.frameworks.jax.fitting.losses import is_loss, wanted_leaves
 from lowtide.frameworks.jax.fitting.search import FitFound, FitSearch, Tried, Use, whole
-from lowtide.frameworks.jax.flat.traced import TracedFunction, on_device, struct_of, trace
+from lowtide.frameworks.jax.flat.traced import TracedFunction, off_host, struct_of, trace
 from lowtide.frameworks.jax.internals import NO_HOST_SPACE, has_host_space, jax
 from lowtide.frameworks.jax.measure.compiled import CompiledFigures
 
@@ -144,7 +144,7 @@ class FittedFunction:
         signature = _signature(structure, structs)
         fitted = self._fitted.get(signature)
         if fitted is None:
-            structs = map(on_device, structs) if self._may_move_state else structs
+            structs = map(off_host, structs) if self._may_move_state else structs
             examples, named = jax.tree.unflatten(structure, structs)
             fitted = self._fit(signature, trace(self._function, examples, named))
         return fitted, leaves

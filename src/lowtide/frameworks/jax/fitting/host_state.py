@@ -1,6 +1,5 @@
 """Optimizer state on the host, so that a step meets its budget or recomputes less."""
 
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,7 +9,6 @@ from lowtide.engine.planning.find_plan import find_plan
 from lowtide.engine.planning.program import ALL
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.jax.fitting.search import FitFound, FitSearch
-from lowtide.frameworks.jax.flat.flatten import flatten
 from lowtide.frameworks.jax.flat.program import FlatProgram, Value
 from lowtide.frameworks.jax.flat.traced import HostState
 from lowtide.frameworks.jax.internals import jax
@@ -23,59 +21,58 @@ class StateLeaf:
 
     argument: int
     result: int
-    n_bytes: int
 
 
 def state_leaves(program: FlatProgram) -> list[StateLeaf]:
-    """Return the state of a training step, largest first.
+    """Return the state of a training step.
 
     State is a donated argument all of whose dependent results have its shape, as under element-wise optimizers. Of
-    those with its dtype, the result that takes the fewest equations replaces it. O(state * equations).
+    those with its dtype, the result that takes the fewest equations replaces it. O(donated * equations).
     """
-    results: dict[Value, list[int]] = {}
+    results: dict[Value, int] = {}
     for place, atom in enumerate(program.outputs):
         if isinstance(atom, int):
-            results.setdefault(atom, []).append(place)
-    readers: dict[Value, list[Sequence[Value]]] = {}
+            results.setdefault(atom, place)
+    readers: dict[Value, list[Value]] = {}
     for equation in program.equations:
         for value in dict.fromkeys(equation.reads):
-            readers.setdefault(value, []).append(equation.outputs)
-    found = list(_pairs(program, results, readers))
+            readers.setdefault(value, []).extend(equation.outputs)
     leaves: dict[int, StateLeaf] = {}
     taken: set[int] = set()
-    for _, argument, result, n_bytes in sorted(found):
+    for _, argument, result in sorted(_pairs(program, results, readers)):
         if argument not in leaves and result not in taken:
-            leaves[argument] = StateLeaf(argument, result, n_bytes)
+            leaves[argument] = StateLeaf(argument, result)
             taken.add(result)
-    return sorted(leaves.values(), key=lambda leaf: (-leaf.n_bytes, leaf.argument))
+    return list(leaves.values())
 
 
 def _pairs(
-    program: FlatProgram, results: Mapping[Value, Sequence[int]], readers: Mapping[Value, Sequence[Sequence[Value]]]
-) -> Iterator[tuple[int, int, int, int]]:
+    program: FlatProgram, results: Mapping[Value, int], readers: Mapping[Value, Sequence[Value]]
+) -> Iterator[tuple[int, int, int]]:
+    """Yield numbers of equations, and places of arguments and results that may replace them."""
     for argument, value in enumerate(program.inputs):
         kind = program.types[value]
         if value not in program.donated or bytes_of(kind) < LEAST_BYTES:
             continue
-        reached = _distances(value, readers)
-        ends = {result: distance for result, distance in reached.items() if result in results and result != value}
-        if any(program.types[end].shape != kind.shape for end in ends):
-            continue
-        for end, distance in ends.items():
-            if program.types[end].dtype == kind.dtype:
-                yield from ((distance, argument, place, bytes_of(kind)) for place in results[end][:1])
+        found: list[tuple[int, int, int]] = []
+        for end, distance in _reached(value, readers):
+            if end in results and program.types[end].shape != kind.shape:
+                break
+            if end in results and program.types[end].dtype == kind.dtype:
+                found.append((distance, argument, results[end]))
+        else:
+            yield from found
 
 
-def _distances(start: Value, readers: Mapping[Value, Sequence[Sequence[Value]]]) -> dict[Value, int]:
-    distances, waiting = {start: 0}, deque([start])
-    while waiting:
-        value = waiting.popleft()
-        for made in readers.get(value, ()):
-            for each in made:
-                if each not in distances:
-                    distances[each] = distances[value] + 1
-                    waiting.append(each)
-    return distances
+def _reached(start: Value, readers: Mapping[Value, Sequence[Value]]) -> Iterator[tuple[Value, int]]:
+    """Yield the values that depend on one, and their least numbers of equations after it, nearest first."""
+    seen, nearest, distance = {start}, [start], 0
+    while nearest:
+        distance += 1
+        nearest = [each for value in nearest for each in readers.get(value, ())]
+        nearest = [each for each in dict.fromkeys(nearest) if each not in seen]
+        seen.update(nearest)
+        yield from ((value, distance) for value in nearest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,20 +90,19 @@ class HostStateSearch:
         Shares of the state, in eighths, are priced by their copies and by the recomputation that the model needs with
         the room they leave. They are compiled in this order.
         """
-        traced, best = self.search.traced, None
-        found = state_leaves(flatten(traced.jaxpr, traced.name, traced.donated, traced.platform))
-        leaves = [replace(leaf, n_bytes=_bytes_per_device(traced.structs[leaf.argument])) for leaf in found]
+        form, structs = self.search.unmodified_form, self.search.traced.structs
+        leaves = state_leaves(form.translation.program if form.mesh is None else form.mesh.outer)
         if not leaves or self.search.unmodified.figures.temp_bytes <= target:
             return self.search.fit(target)
+        leaves.sort(key=lambda leaf: (-_bytes_per_device(structs[leaf.argument]), leaf.argument))
         counts = dict.fromkeys(-(-len(leaves) * eighths // ALL) for eighths in range(ALL + 1))
-        shares = [_state(leaves[:count]) for count in counts]
+        shares = [_state(leaves[:count], structs) for count in counts]
+        tried: list[FitFound] = []
         for _, state in sorted(((self._estimate(target, each), each) for each in shares), key=lambda pair: pair[0]):
-            fitted = self._fit(target, state)
-            if best is None or fitted.missed_bytes < best.missed_bytes:
-                best = fitted
-            if fitted.fits:
+            tried.append(self._fit(target, state))
+            if tried[-1].fits:
                 break
-        return best or self.search.fit(target)
+        return min(tried, key=lambda found: found.missed_bytes)
 
     def _fit(self, target: int, state: HostState) -> FitFound:
         if not state.n_bytes:
@@ -129,9 +125,9 @@ def _bytes_per_device(struct: Any) -> int:
     return bytes_of(jax.ShapeDtypeStruct(shape, struct.dtype))
 
 
-def _state(leaves: Sequence[StateLeaf]) -> HostState:
+def _state(leaves: Sequence[StateLeaf], structs: Sequence[Any]) -> HostState:
     return HostState(
         arguments=tuple(leaf.argument for leaf in leaves),
         results=tuple(leaf.result for leaf in leaves),
-        n_bytes=sum(leaf.n_bytes for leaf in leaves),
+        n_bytes=sum(_bytes_per_device(structs[leaf.argument]) for leaf in leaves),
     )

@@ -137,7 +137,7 @@ def struct_of(leaf: Any) -> Any:
     return jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding, weak_type=getattr(aval, "weak_type", False))
 
 
-def on_device(struct: Any) -> Any:
+def off_host(struct: Any) -> Any:
     """Return a struct without its place on the host."""
     sharding = struct.sharding
     if sharding is None or sharding.memory_kind != HOST_KIND:
@@ -161,9 +161,7 @@ def _moved(leaves: Sequence[Any], places: Sequence[int], space: Any) -> list[Any
 
 
 def _at_home(leaf: Any, struct: Any) -> Any:
-    is_held = isinstance(leaf, Array)
-    sharding = struct.sharding or (leaf.sharding.with_memory_kind("device") if is_held else None)
-    return jax.device_put(leaf, sharding)
+    return jax.device_put(leaf, struct.sharding or leaf.sharding.with_memory_kind("device"))
 
 
 def _attempted(tracing: Callable[[], Any]) -> Any:

@@ -1,6 +1,7 @@
 """Sizes that the runtime carries from Shape through other operators while it infers shapes."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 from onnx import GraphProto, NodeProto, TensorProto, helper
@@ -21,6 +22,7 @@ _ARITHMETIC: Mapping[str, Callable[[int, int], int]] = {
 }
 
 
+@cache
 def carries_sizes() -> bool:
     """Return whether the installed runtime carries sizes; the newest one does."""
     try:
@@ -39,7 +41,8 @@ def give_carried_sizes(graph: GraphProto, shapes: Shapes, opset: int) -> bool:
     constants = short_constants(graph)
     carried: dict[str, Sizes] = {}
     kinds: dict[str, int] = {}
-    names, has_new = NewNames(graph), False
+    reads: list[tuple[NodeProto, int, str]] = []
+    has_new = False
     for node in graph.node:
         for _, inner in subgraphs_of(node):
             has_new |= give_carried_sizes(inner, shapes, opset)
@@ -48,15 +51,15 @@ def give_carried_sizes(graph: GraphProto, shapes: Shapes, opset: int) -> bool:
             carried[node.output[0]] = found
             kind = kinds.get(node.input[0], TensorProto.INT64)
             kinds[node.output[0]] = int_of(node, "to") if node.op_type == "Cast" else kind
-            continue
-        for place, name in enumerate(node.input):
-            if name in carried:
-                given = names.new(f"{name}/carried")
-                sizes = carried[name]
-                graph.initializer.append(helper.make_tensor(given, kinds[name], [len(sizes)], sizes))
-                node.input[place] = given
-                has_new = True
-    return has_new
+        else:
+            reads += [(node, place, name) for place, name in enumerate(node.input) if name in carried]
+    if not reads:
+        return has_new
+    names = NewNames(graph)
+    for node, place, name in reads:
+        node.input[place] = given = names.new(f"{name}/carried")
+        graph.initializer.append(helper.make_tensor(given, kinds[name], [len(carried[name])], carried[name]))
+    return True
 
 
 def _carried(
@@ -71,9 +74,9 @@ def _carried(
         return None
     if kind == "Shape":
         sizes = shapes.get(node.input[0])
-        if sizes is None or not all(isinstance(size, int) for size in sizes):
+        known = tuple(size for size in sizes or () if isinstance(size, int))
+        if sizes is None or len(known) < len(sizes):
             return None
-        known = tuple(size for size in sizes if isinstance(size, int))
         return known[int_of(node, "start") : int_of(node, "end", len(known))]
     read = [carried.get(name) for name in node.input]
     first, *others = read

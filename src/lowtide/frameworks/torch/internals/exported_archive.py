@@ -1,9 +1,6 @@
 """The archive of a .pt2 file, loaded without running pickled code, as `torch.export.load` may do."""
 # pyright: reportPrivateUsage=false, reportUnknownMemberType=false
 
-import os
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -13,12 +10,14 @@ from torch.export.pt2_archive import PT2ArchiveReader
 from torch.export.pt2_archive._package import _load_exported_programs
 from torch.export.pt2_archive.constants import ARCHIVE_VERSION_PATH, ARCHIVE_VERSION_VALUE, SAMPLE_INPUTS_DIR
 
+from lowtide.core.environment import environment_with
+
 _RESTRICTED = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
 
 
 def load_without_pickle(path: Path) -> ExportedProgram:
     """Load an exported program without sample inputs; the archive must name no other pickle."""
-    with _ReaderWithoutSamples(str(path)) as reader, _restricted_pickle():
+    with _ReaderWithoutSamples(str(path)) as reader, environment_with(_RESTRICTED, "1"):
         version = reader.read_string(ARCHIVE_VERSION_PATH)
         if version != ARCHIVE_VERSION_VALUE:
             raise ValueError(f"the archive has version {version}; this PyTorch reads {ARCHIVE_VERSION_VALUE}")
@@ -40,15 +39,3 @@ def is_operator(target: str) -> bool:
 
 def has_fixed_sizes(program: ExportedProgram) -> bool:
     return not program.range_constraints
-
-
-@contextmanager
-def _restricted_pickle() -> Generator[None]:
-    before = os.environ.get(_RESTRICTED)
-    os.environ[_RESTRICTED] = "1"
-    try:
-        yield
-    finally:
-        del os.environ[_RESTRICTED]
-        if before is not None:
-            os.environ[_RESTRICTED] = before
